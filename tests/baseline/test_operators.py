@@ -242,6 +242,26 @@ def test_what_means_something_else_is_refused(tmp_path):
     refuses(NotInBaseline, "an input", one, tmp_path, "Unsqueeze", np.ones((2, 3), "float32"), axes=[0])
     old = next(c.model for c in node_cases() if c.name == "test_scan_sum")
     refuses(NotInBaseline, "Scan of opset 8", program, old, tmp_path)
+    for op in ("Add", "Where", "MatMul", "Relu"):  # no input without a default may be left out
+        inputs = [None, *[np.ones(3, "float32")] * {"Relu": 0, "Where": 2}.get(op, 1)]
+        refuses(NotInBaseline, "left out", one, tmp_path, op, *inputs)
+    assert one(tmp_path, "Concat", None, np.ones(3, "float32"), axis=0) is None
+    assert one(tmp_path, "Loop", None, None, np.ones(3, "float32"), body=3) is None
+
+
+def test_bodies_that_are_nested_beyond_all_bounds_are_refused(tmp_path):
+    def field(number: int, content: bytes) -> bytes:
+        size = bytearray()
+        length = len(content)
+        while length > 127:
+            size.append(length % 128 + 128)
+            length //= 128
+        return bytes([number * 8 + 2, *size, length]) + content
+
+    graph = b""
+    for _ in range(3000):  # a node If whose attribute is the graph inside
+        graph = field(1, field(4, b"If") + field(5, field(1, b"then_branch") + field(6, graph) + b"\xa0\x01\x05"))
+    refuses(NotInBaseline, "", program, field(7, graph) + field(8, b"\x10\x11"), tmp_path)
 
 
 def linear(**changes):

@@ -30,18 +30,7 @@ def _nine(operands: Sequence[np.ndarray]) -> list[Any]:
 
 
 @operator("FusedMatMul")
-def _fused_matmul(
-    a: np.ndarray,
-    b: np.ndarray,
-    *,
-    alpha: float = 1.0,
-    transA: int = 0,
-    transB: int = 0,
-    transBatchA: int = 0,
-    transBatchB: int = 0,
-) -> np.ndarray:
-    if transBatchA or transBatchB or a.ndim < 2 or b.ndim < 2:
-        raise NotInBaseline("a batch that is not in front")
+def _fused_matmul(a: np.ndarray, b: np.ndarray, *, alpha: float = 1.0, transA: int = 0, transB: int = 0) -> np.ndarray:
     left, right = a.swapaxes(-1, -2) if transA else a, b.swapaxes(-1, -2) if transB else b
     return _known("MatMul")(left, right) * np.float32(alpha)
 
@@ -128,11 +117,6 @@ def _skip_rms_norm(
     return _skip("RMSNormalization", x, skip, bias, scale, epsilon=epsilon)
 
 
-OPERATORS.on("SimplifiedLayerNormalization")(
-    lambda *a, **k: _known("RMSNormalization")(*a, **k)
-)  # in ONNX's own domain
-
-
 @operator("EmbedLayerNormalization")
 def _embed(*operands: np.ndarray, epsilon: float = 1e-12, mask_index_type: int = 1) -> tuple[Any, ...]:
     ids, segments, words, places, kinds, scale, shift, mask, at = _nine(operands)
@@ -192,15 +176,8 @@ def _self_attention(
 
 
 @operator("Attention")
-def _attention(
-    x: np.ndarray,
-    w: np.ndarray,
-    bias: np.ndarray | None = None,
-    mask: np.ndarray | None = None,
-    past: np.ndarray | None = None,
-    added: np.ndarray | None = None,
-    **form: Any,
-) -> np.ndarray:
+def _attention(*operands: np.ndarray, **form: Any) -> np.ndarray:
+    x, w, bias, mask, past, added, *_ = _nine(operands)
     rows = _known("MatMul")(x, w)
     return _self_attention(rows if bias is None else rows + bias, mask, past, added, **form)
 

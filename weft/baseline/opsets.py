@@ -29,7 +29,10 @@ _INPUTS = {
 _SINCE = {"GroupNormalization": 21, "Resize": 11, "Scan": 9}
 """Operators that meant something else before."""
 
-NEUTRAL = {"antialias": 0, "channels_last": 0, "input_forget": 0, "keep_aspect_ratio_policy": "stretch", "layout": 0}
+NEUTRAL: dict[str, Any] = {
+    **dict.fromkeys(("antialias", "channels_last", "input_forget", "layout", "transBatchA", "transBatchB"), 0),
+    "keep_aspect_ratio_policy": "stretch",
+}
 """Attributes that no operator here knows, which exporters write although they say nothing."""
 
 

@@ -21,6 +21,8 @@ _MIXED = ("Cast", "Resize")
 """Operators whose operands or results may be of several types of floats."""
 _EMPTY = ("Cast", "Concat", "ConstantOfShape", "Identity", "Shape", "Slice", "Transpose")
 """Operators that do with no elements what they do with some, as a decoder's empty cache needs."""
+_REFUSALS = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
+"""What a file that is no sound model ends in, when it is read or run."""
 _signature = cache(inspect.signature)
 _ATTRIBUTE_FIELDS = {1: "f", 2: "i", 3: "s", 4: "t", 5: "g", 6: "floats", 7: "ints"}
 
@@ -38,9 +40,15 @@ class _Step(NamedTuple):
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: dict[str, Any]
+    bodies: dict[str, _Graph]
     last: tuple[str, ...]
     """Values that nobody reads behind it."""
     takes_empty: bool
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The values that it needs, its bodies included."""
+        return (*self.inputs, *(n for body in self.bodies.values() for n in body.reads))
 
 
 class BaselineProgram:
@@ -60,7 +68,7 @@ class BaselineProgram:
     def __init__(self, path: Path) -> None:
         try:
             self._read(path)
-        except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as e:
+        except _REFUSALS as e:
             raise NotInBaseline(f"a file that is no sound model: {type(e).__name__}: {e}") from e
 
     def _read(self, path: Path) -> None:
@@ -85,7 +93,7 @@ class BaselineProgram:
         try:
             with few_threads():
                 return self.run(values)
-        except (NotInBaseline, ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, ValueError):
+        except (NotInBaseline, *_REFUSALS):
             return None
 
     def run(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -115,8 +123,7 @@ class _Graph:
         self._steps = [self._step(n, known) for n in graph["node"]]
         if not self.output_names or not known.issuperset(self.output_names):
             raise NotInBaseline("outputs that nobody makes")
-        read_here = {n for step in self._steps for n in step.inputs} | set(self.output_names)
-        self.reads = sorted(read_here & around)
+        self.reads = sorted({*self.output_names, *(n for step in self._steps for n in step.reads)} & around)
         self._forget_early()
 
     def _step(self, node: Mapping[str, Any], known: set[str]) -> _Step:
@@ -133,26 +140,29 @@ class _Graph:
         compute = operator_of(name, self._opset)
         if compute is None:
             raise NotInBaseline(f"the operator {name}")
-        bodies = [a for a in attributes.values() if isinstance(a, _Graph)]
-        if bodies:  # values around the bodies are inputs, too
-            attributes["given"] = len(inputs)
-            inputs = (*inputs, *dict.fromkeys(n for body in bodies for n in body.reads))
-        parameters = _signature(compute).parameters
-        if any(a in parameters and parameters[a].kind is not inspect.Parameter.KEYWORD_ONLY for a in attributes):
-            raise NotInBaseline(f"{name}: an attribute for what is an input")
-        try:
-            _signature(compute).bind(*inputs, **attributes)
-        except TypeError as e:
-            raise NotInBaseline(f"{name}: {e}") from e
+        self._check(name, _signature(compute), inputs, attributes)
         if not outputs or known.intersection(n for n in outputs if n):
             raise NotInBaseline("a value that is made twice")
         known.update(outputs)
         if name == "Split" and "num_outputs" not in attributes and not any(inputs[1:]):
             attributes["num_outputs"] = len(outputs)
-        if bodies:
-            attributes["names"] = inputs[attributes["given"] :]
+        bodies = {a: attributes.pop(a) for a in [*attributes] if isinstance(attributes[a], _Graph)}
         compute = compute if name in _MIXED or bodies else partial(_in_float32, compute)
-        return _Step(compute, inputs, outputs, attributes, (), name in _EMPTY or bool(bodies))
+        return _Step(compute, inputs, outputs, attributes, bodies, (), name in _EMPTY or bool(bodies))
+
+    @staticmethod
+    def _check(name: str, signature: inspect.Signature, inputs: Sequence[str], attributes: Mapping[str, Any]) -> None:
+        """Refuse a node that its function does not take: what has no default must be there."""
+        parameters = signature.parameters
+        if any(a in parameters and parameters[a].kind is not inspect.Parameter.KEYWORD_ONLY for a in attributes):
+            raise NotInBaseline(f"{name}: an attribute for what is an input")
+        try:
+            given = signature.bind(*inputs, **attributes).arguments
+        except TypeError as e:
+            raise NotInBaseline(f"{name}: {e}") from e
+        needed = {p for p, parameter in parameters.items() if parameter.default is inspect.Parameter.empty}
+        if any(isinstance(given[p], str) and not given[p] for p in needed & given.keys()):
+            raise NotInBaseline(f"{name}: an input is left out")
 
     def _constant(self, value: np.ndarray) -> str:
         """Keep a value that is no tensor of the file, and return its name, which none in a file can have."""
@@ -165,7 +175,7 @@ class _Graph:
         used = {*self.output_names, *self.weights}
         for at in range(len(self._steps) - 1, -1, -1):
             step = self._steps[at]
-            last = tuple({n for n in (*step.inputs, *step.outputs) if n and n not in used})
+            last = tuple({n for n in (*step.reads, *step.outputs) if n and n not in used})
             used.update(last)
             self._steps[at] = step._replace(last=last)
 
@@ -179,7 +189,8 @@ class _Graph:
             given = [known[n] if n else None for n in step.inputs]
             if not (full or step.takes_empty or all(v is None or v.size for v in given)):
                 raise NotInBaseline("an operator on nothing, which may be an error or have a value of its own")
-            made = step.compute(*given, **step.attributes)
+            bodies = {name: partial(body.run, around=known) for name, body in step.bodies.items()}
+            made = step.compute(*given, **step.attributes, **bodies)
             results = made if isinstance(made, tuple) else (made,)
             if len(results) < len(step.outputs) or any(n and r is None for r, n in zip(results, step.outputs)):  # noqa: B905
                 raise NotInBaseline("outputs that are not computed")

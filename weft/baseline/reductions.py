@@ -145,7 +145,7 @@ def _layer_norm(
     return out if bias is None else out + bias
 
 
-@operator("RMSNormalization")
+@operator("RMSNormalization", "SimplifiedLayerNormalization")  # the second is ONNX Runtime's name
 def _rms_norm(
     x: np.ndarray, scale: np.ndarray, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> np.ndarray:
