@@ -48,9 +48,8 @@ def displaced_conv(
     for i in range(rank):  # the place in the flattened images, and its weight
         start = node.op("multiply", node.arange(out[i]), node.scalar(strides[i], "int64"))
         start = node.reshape(start, [1, 1, *[out[i] if j == i else 1 for j in range(rank)]])
-        tap = (
-            np.indices([ir.as_int(k) or 0 for k in kernel])[i].reshape(1, taps, *[1] * rank) * dilations[i] - before[i]
-        )
+        steps = np.indices([ir.as_int(k) or 0 for k in kernel])[i].reshape(1, taps, *[1] * rank)
+        tap = steps * dilations[i] - before[i]
         moved = node.op("strided_slice", offsets, axes=(2,), begin=(i,), end=(i + 1,), assume_inbound=True)
         place = node.astype(node.op("add", start, ir.constant(tap)), moved.ty.dtype)
         place = node.op("add", node.reshape(moved, [tiled, taps, *out]), place)

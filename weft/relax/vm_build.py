@@ -281,8 +281,7 @@ def _compile_objects(
 
     if tir_pipeline is None:
         with DeepPool(len(os.sched_getaffinity(0))) as pool:
-            key_of = lambda j: _cache_key({j.name: j.func}, target, j.linkage, records)  # noqa: E731
-            keys = dict(zip((j.name for j in jobs), pool.map(key_of, jobs), strict=True))
+            keys = dict(zip((j.name for j in jobs), pool.map(lambda j: _key_of(j, target, records), jobs), strict=True))
             kept = list(pool.map(lambda j: _kept(keys[j.name]), jobs))
         for job, kernel in zip(jobs, kept, strict=True):
             if kernel is not None:
@@ -296,6 +295,10 @@ def _compile_objects(
         names,
         {n: objects[n].record for n in names if objects[n].record},
     )
+
+
+def _key_of(job: KernelJob, target: Target, records: Tuned) -> str | None:
+    return _cache_key({job.name: job.func}, target, job.linkage, records)
 
 
 def _kept(key: str | None) -> CompiledKernel | None:

@@ -61,8 +61,7 @@ def gradient(output: Tensor, inputs: Tensor | Sequence[Tensor], head: Tensor | N
             for read in _reads_of(op, i, wanted):
                 adjoints.setdefault(read, []).extend(_contributions(op, i, read, adjoint, rank))
     prefix = head.shape[:rank]
-    zeros = lambda t: compute((*prefix, *t.shape), lambda *i: ir.const(0, t.dtype), name="zeros")  # noqa: E731
-    return [_added(adjoints[t]) if adjoints.get(t) else zeros(t) for t in wanted]
+    return [_added(adjoints[t]) if adjoints.get(t) else _zeros((*prefix, *t.shape), t.dtype) for t in wanted]
 
 
 def _identity(output: Tensor) -> Tensor:
@@ -73,6 +72,10 @@ def _identity(output: Tensor) -> Tensor:
         return ir.select(same, ir.const(1, output.dtype), ir.const(0, output.dtype))
 
     return compute((*output.shape, *output.shape), element, name="identity")
+
+
+def _zeros(shape: tuple[Any, ...], dtype: str) -> Tensor:
+    return compute(shape, lambda *i: ir.const(0, dtype), name="zeros")
 
 
 def _added(parts: list[Tensor]) -> Tensor:

@@ -138,9 +138,8 @@ def padded_shape(shape: Shape, pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, .
 
 def constant_pad(data: te.Tensor, pairs: Sequence[tuple[Any, Any]], pad_value: Scalar, name: str) -> Any:
     """Pad each axis with (before, after) elements of one value."""
-    fill = (
-        ir.cast(data.dtype, pad_value) if isinstance(pad_value, ir.PrimExpr) else ir.exact_const(pad_value, data.dtype)
-    )
+    known = not isinstance(pad_value, ir.PrimExpr)
+    fill = ir.exact_const(pad_value, data.dtype) if known else ir.cast(data.dtype, pad_value)
 
     def element(*i: Any) -> Any:
         inside, at = [], []

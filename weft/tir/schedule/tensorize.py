@@ -177,11 +177,14 @@ def _form(body: Stmt) -> PrimFunc:
         return node
 
     bare = ir.rewrite(ir.substitute(body, wide), rule)
-    plain = lambda b: Buffer(ir.Var(b.name, "handle"), b.dtype, tuple(map(_wide, b.shape)), name=b.name)  # noqa: E731
-    bare = ir.substitute(bare, {b: plain(b) for b in _buffers(bare)})
+    bare = ir.substitute(bare, {b: _bare(b) for b in _buffers(bare)})
     buffers = _buffers(bare)
     params = tuple(ir.Var(f"p{i}", "handle") for i in range(len(buffers)))
     return PrimFunc(params, bare, buffer_map=tuple(zip(params, buffers, strict=True)))
+
+
+def _bare(buffer: Buffer) -> Buffer:
+    return Buffer(ir.Var(buffer.name, "handle"), buffer.dtype, tuple(map(_wide, buffer.shape)), name=buffer.name)
 
 
 def _wide(expr: ir.PrimExpr) -> ir.PrimExpr:

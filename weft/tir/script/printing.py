@@ -459,11 +459,7 @@ def _prim_func(func: PrimFunc, name: str, p: Printer) -> None:
     if not bare and _holds_block(func.body) and not isinstance(func.body, stmts.BlockRealize):
         options.append(("root_block", "False"))
     p.lines.add("@", call("T.prim_func", (), options) if options else "T.prim_func")
-    returns = (
-        []
-        if (ty := func.ret_type) is None
-        else [" -> ", f"T.{ty.dtype}" if isinstance(ty, ir.PrimType) and ty.value is None else any_literal(ty, p)]
-    )
+    returns = [] if func.ret_type is None else [" -> ", _return_type(func.ret_type, p)]
     p.lines.add(f"def {spelled}", Group("(", tuple(params), ")"), *returns, ":")
     with p.scope():
         if attrs:
@@ -480,6 +476,10 @@ def _prim_func(func: PrimFunc, name: str, p: Printer) -> None:
         else:
             _body(func.body, p)
     p.close_function()
+
+
+def _return_type(ty: Any, p: Printer) -> Doc:
+    return f"T.{ty.dtype}" if isinstance(ty, ir.PrimType) and ty.value is None else any_literal(ty, p)
 
 
 def _inline_params(func: PrimFunc) -> dict[Var, Buffer]:

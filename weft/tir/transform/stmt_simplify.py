@@ -107,12 +107,8 @@ class _Simplifier:
         """Put a value in the places that use it; keep the let where some place needs the variable itself."""
         value = self.expr(node.value)
         constant = isinstance(value, (ir.IntImm, ir.FloatImm, ir.Var))
-        if not (
-            constant
-            or (
-                ir.DataType(value.dtype).is_integer and is_pure(value) and not ir.find(value, BufferLoad, ir.CallIntrin)
-            )
-        ):
+        loads = bool(ir.find(value, BufferLoad, ir.CallIntrin))
+        if not (constant or (ir.DataType(value.dtype).is_integer and is_pure(value) and not loads)):
             node = replace_node(node, value=value) if value is not node.value else node
             return self._body(node)
         layouts = ir.find(node.body, stmt.AllocBuffer, stmt.DeclBuffer)

@@ -94,10 +94,7 @@ def _match(outer: For) -> _Tile | None:
         return None
     if store.predicate is not None or _step(store.indices[0], inner.loop_var) != 1:
         return None
-    if any(
-        isinstance(x, ir.Let) or getattr(getattr(x, "op", None), "name", "") == "tir.if_then_else"
-        for x in ir.walk(store.value)
-    ):
+    if any(isinstance(x, ir.Let) or _is_conditional(x) for x in ir.walk(store.value)):
         return None
     if any(_uses(c, inner.loop_var) and _uses(c, outer.loop_var) for c in guards):
         return None
@@ -149,6 +146,10 @@ def _turning_loads(tile: _Tile) -> list[BufferLoad]:
         and _step(load.indices[0], tile.outer.loop_var, analyzer) == 1
         and _step(load.indices[0], tile.inner.loop_var, analyzer) not in (0, 1)
     ]
+
+
+def _is_conditional(node: ir.Node) -> bool:
+    return isinstance(node, ir.CallIntrin) and getattr(node.op, "name", "") == "tir.if_then_else"
 
 
 def _step(index: ir.PrimExpr, var: ir.Var, analyzer: arith.Analyzer | None = None) -> int | None:

@@ -500,9 +500,8 @@ def _streamed_columns(ctx: RuleContext, names: list[str], width: int | None, lan
     """
     block, machine = ctx.block(BlockRV(names[0])), ctx.machine
     sizes = [prod(as_int(d) or 0 for d in x.buffer.shape) * DataType(x.dtype).bits // 8 for x in loads_of(block.body)]
-    near = (
-        max(sizes, default=0) <= machine.l2_cache_bytes or machine.vector_registers // 2 * machine.vector_bits >= 8192
-    )
+    largest = max(sizes, default=0)
+    near = largest <= machine.l2_cache_bytes or machine.vector_registers // 2 * machine.vector_bits >= 8192
     if near or width is None or len(names) > 1 or is_window(block):
         return None
     strips = max(-(-width * machine.vector_bits // (8 * lanes * machine.page_bytes)), -(-machine.cores // tasks))
