@@ -478,7 +478,7 @@ def _prim_func(func: PrimFunc, name: str, p: Printer) -> None:
     p.close_function()
 
 
-def _return_type(ty: Any, p: Printer) -> Doc:
+def _return_type(ty: ir.Type, p: Printer) -> Doc:
     return f"T.{ty.dtype}" if isinstance(ty, ir.PrimType) and ty.value is None else any_literal(ty, p)
 
 
