@@ -131,7 +131,7 @@ class Session:
         main = compiled.vm["main"]
         self._compiled = compiled
         self._expect(compiled.inputs, [o.name for o in compiled.outputs], compiled.input_kinds)
-        self._texts, self._kinds = compiled.texts, compiled.output_kinds
+        self._texts, self._shown = compiled.texts, compiled.shown
         self._call, self._plain = main, main.plain
 
     def _expect(
@@ -145,7 +145,7 @@ class Session:
 
     def _answer_first(self, program: BaselineProgram, compile: Callable[[], VMExecutable]) -> None:
         """Run the model's baseline program until the compiled one is there, which a thread sees to."""
-        self._compiled, self._texts = None, None
+        self._compiled, self._texts, self._shown = None, None, []
         self._expect([TensorInfo(*i) for i in program.inputs], program.output_names)
         this = weakref.ref(self)  # who drops the session does not wait for it
 
@@ -247,8 +247,15 @@ class Session:
                 values = None
                 break
             values.append(value)
-        if self._texts is not None:
-            return self._run_with_host(self._texts, names, feeds, values)
+        if self._texts is None:
+            outputs = self._computed(feeds, values)
+        else:
+            with known_texts(self._texts):
+                outputs = self._computed(feeds, values)
+        return outputs if names is None else self._select(names, outputs)
+
+    def _computed(self, feeds: Mapping[str, Any], values: list[Any] | None) -> list[Any]:
+        """Run the model on `values`, or on what checking `feeds` makes of these where that is None."""
         if values is None:
             values = self._checked(feeds)
         try:
@@ -258,28 +265,13 @@ class Session:
         except WeftError as e:
             self.executable.name_place(e)
             raise
-        outputs = [Tensor(result)] if type(result) is _HANDLE else _outputs(result, self._places)
-        return outputs if names is None else self._select(names, outputs)
-
-    def _run_with_host(
-        self, texts: Texts, names: Sequence[str] | None, feeds: Mapping[str, Any], values: list[Any] | None
-    ) -> list[Any]:
-        """Run a model with strings, sequences and the like, or with operators of the host."""
-        with known_texts(texts):
-            if values is None:
-                values = [ffi.as_opaque(v) if isinstance(v, (list, dict)) else v for v in self._checked(feeds)]
-            try:
-                result = self._plain(*values)
-            except BufferError:
-                result = self._call(*values)
-            except WeftError as e:
-                self.executable.name_place(e)
-                raise
-            outputs = _outputs(result, self._places) if len(self._places) > 1 else [ffi.wrap(result)]
-            for i, kind in enumerate(self._kinds):
-                if kind is not None:
-                    outputs[i] = from_machine(outputs[i], kind)
-        return outputs if names is None else self._select(names, outputs)
+        if type(result) is _HANDLE:
+            outputs: list[Any] = [Tensor(result)]
+        else:
+            outputs = _outputs(result, self._places, self._shown)
+        for i, kind in self._shown:
+            outputs[i] = from_machine(outputs[i], kind)
+        return outputs
 
     def _checked(self, feeds: Mapping[str, Any]) -> list[Any]:
         """Check the inputs and make them what the virtual machine takes."""
@@ -290,7 +282,8 @@ class Session:
                 value = feeds[check.name]
             except KeyError:
                 raise self._wrong_names(feeds) from None
-            values.append(check.check(value, sizes))
+            given = check.check(value, sizes)
+            values.append(ffi.as_opaque(given) if isinstance(given, (list, dict)) else given)
         if all(type(v) is _ARRAY and v.dtype == c.numpy_type for v, c in zip(values, self._checks, strict=True)):
             self._usual = [(c.name, v.dtype, v.shape) for v, c in zip(values, self._checks, strict=True)]
         return values
@@ -331,10 +324,13 @@ class _Compiled:
         self.texts = Texts(about["texts"]) if "texts" in about else None
         """The strings of the model; None where it uses nothing of the host."""
         self.input_kinds = _kinds(about.get("inputs", [{}] * len(self.inputs)))
-        self.output_kinds = _kinds(about.get("outputs", []))
+        self.shown = [(i, k) for i, k in enumerate(_kinds(about.get("outputs", []))) if k is not None]
+        """The outputs that users see in another form than the machine has them in."""
 
 
-def _outputs(result: Any, places: range) -> list[Any]:
+def _outputs(result: Any, places: range, shown: list[tuple[int, Kind]]) -> list[Any]:
+    if shown and len(places) == 1:  # a sequence is one output
+        return [ffi.wrap(result)]
     if type(result) is _RESULTS and places:  # as many as are known: to ask for their number is a call of its own
         return Tensor.elements_of(result, places)
     if type(result) is list:  # of the baseline program

@@ -138,11 +138,11 @@ def evaluate(mod: ir.IRModule, *args: Any) -> list[Any]:
     """Run ``main`` of a module on arrays; a list of its results, however many."""
     main: Any = mod["main"]
     about = json.loads(str(main.attrs.get("weft.io", "{}")))
-    if "texts" not in about:
+    if "inputs" not in about:
         out = Interpreter(mod).run("main", *map(np.asarray, args))
         return list(out) if isinstance(out, tuple) else [out]
     ins, outs = ([Kind.from_json(d["kind"]) if "kind" in d else None for d in about[k]] for k in ("inputs", "outputs"))
-    with known_texts(Texts(about["texts"])):
+    with known_texts(Texts(about.get("texts", ()))):
         given = [np.asarray(a) if k is None else to_machine(a, k) for a, k in zip(args, ins, strict=True)]
         out = Interpreter(mod).run("main", *given)
         results = out if isinstance(out, tuple) else (out,)

@@ -111,7 +111,8 @@ def _module(
         "inputs": [describe(i.name, i.var.ty, i.labels, i.kind) for i in inputs],
         "outputs": _describe_outputs(proto.graph, values, inputs),
     }
-    if graph.texts or any("kind" in d for about in io.values() for d in about) or graph.host_calls:
+    kinds = [v.kind for v in (*inputs, *values) if v.kind is not None]
+    if graph.texts or graph.host_calls or any(not k.keys for k in kinds):
         io["texts"] = graph.texts
     func = func.with_attr(
         {"num_input": len(inputs), "params": tuple(c for _, c in graph.params), "weft.io": json.dumps(io)}

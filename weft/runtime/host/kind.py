@@ -97,7 +97,7 @@ class known_texts:  # a generator would cost each run a microsecond
         self._model, self._chunks = model, [model.table]
 
     def __enter__(self) -> None:
-        self._outer, _runs.newest = getattr(_runs, "newest", None), self
+        self._outer, _runs.newest = _runs.newest, self
 
     def __exit__(self, *error: object) -> None:
         _runs.newest = self._outer
@@ -105,9 +105,9 @@ class known_texts:  # a generator would cost each run a microsecond
     @staticmethod
     def of_this_run() -> known_texts:
         """The table of the run in progress in this thread."""
-        if (newest := getattr(_runs, "newest", None)) is None:
+        if _runs.newest is None:
             raise InvalidArgument("strings are known only while a session runs", help="run the model with weft.Session")
-        return newest
+        return _runs.newest
 
     def numbers(self, texts: np.ndarray) -> np.ndarray:
         """Return the numbers of an array of objects, each a ``str``."""
@@ -132,7 +132,11 @@ class known_texts:  # a generator would cost each run a microsecond
         return self._chunks[0][numbers.reshape(-1)].reshape(numbers.shape)
 
 
-_runs = threading.local()
+class _Runs(threading.local):
+    newest: known_texts | None = None
+
+
+_runs = _Runs()
 
 
 def numbers_of(texts: np.ndarray) -> np.ndarray:
@@ -193,6 +197,8 @@ def _tensor(value: Any, kind: Kind, name: str) -> np.ndarray:
 
 def from_machine(value: Any, kind: Kind) -> Any:
     """Return the machine's value as users see it: arrays, lists, dicts, and None for an optional without a value."""
+    if kind.keys:
+        return _dictionaries(value.numpy() if hasattr(value, "numpy") else value, kind.keys)
     if kind.form == "tensor":
         array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
         if kind.dtype == "string":
@@ -200,8 +206,6 @@ def from_machine(value: Any, kind: Kind) -> Any:
         return array if kind.is_plain else array.astype(_numpy(kind.dtype))
     if kind.form == "map":
         return value
-    if kind.keys:
-        return _dictionaries(value.numpy() if hasattr(value, "numpy") else value, kind.keys)
     assert kind.of is not None
     items = list(value) if kind.of.form == "map" else [from_machine(v, kind.of) for v in value]
     return items if kind.form == "sequence" else items[0] if items else None
@@ -210,7 +214,7 @@ def from_machine(value: Any, kind: Kind) -> Any:
 def _dictionaries(rows: np.ndarray, keys: Sequence[int | str]) -> list[dict[int | str, Any]]:
     """Make a dictionary of each row; of many, copies of one, filled by columns, take half the time."""
     if len(rows) <= len(keys):
-        return [dict(zip(keys, row, strict=True)) for row in rows.tolist()]
+        return [*map(dict, map(zip, repeat(keys), rows.tolist()))]
     empty: dict[int | str, Any] = dict.fromkeys(keys)
     made = [empty.copy() for _ in range(len(rows))]
     for key, column in zip(keys, rows.T.tolist(), strict=True):
