@@ -97,7 +97,7 @@ class known_texts:  # a generator would cost each run a microsecond
         self._model, self._chunks = model, [model.table]
 
     def __enter__(self) -> None:
-        self._outer, _runs.newest = _runs.newest, self
+        self._outer, _runs.newest = getattr(_runs, "newest", None), self
 
     def __exit__(self, *error: object) -> None:
         _runs.newest = self._outer
@@ -105,9 +105,9 @@ class known_texts:  # a generator would cost each run a microsecond
     @staticmethod
     def of_this_run() -> known_texts:
         """The table of the run in progress in this thread."""
-        if _runs.newest is None:
+        if (newest := getattr(_runs, "newest", None)) is None:
             raise InvalidArgument("strings are known only while a session runs", help="run the model with weft.Session")
-        return _runs.newest
+        return newest
 
     def numbers(self, texts: np.ndarray) -> np.ndarray:
         """Return the numbers of an array of objects, each a ``str``."""
@@ -132,11 +132,7 @@ class known_texts:  # a generator would cost each run a microsecond
         return self._chunks[0][numbers.reshape(-1)].reshape(numbers.shape)
 
 
-class _Runs(threading.local):
-    newest: known_texts | None = None
-
-
-_runs = _Runs()
+_runs = threading.local()
 
 
 def numbers_of(texts: np.ndarray) -> np.ndarray:
