@@ -7,6 +7,7 @@ from typing import Any
 
 from weft.error import ScheduleError
 from weft.ir import IterVar, Range, Var, const, load_json, operands_first, rewrite, save_json, substitute
+from weft.spelling import unused_name
 from weft.te.relayout import relaid_out
 from weft.te.rfactor import factor_reduction
 from weft.te.saved import restore_groups, restore_stages, saved_groups, saved_stages
@@ -122,11 +123,7 @@ class Schedule(StageGraph):
         tensor = self._states.get(tensor, tensor)
         known = self._buffers.get(tensor)
         if known is None:
-            taken = {b.name for b in self._buffers.values()}
-            name, n = tensor.name, 0
-            while name in taken:
-                n += 1
-                name = f"{tensor.name}_{n}"
+            name = unused_name(tensor.name, {b.name for b in self._buffers.values()})
             # an input that nothing reads has no stage, but may be an argument
             read = tensor.op in self.stage_map or not isinstance(tensor.op, PlaceholderOp)
             scope = self[tensor].scope if read else "global"

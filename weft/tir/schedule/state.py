@@ -12,6 +12,7 @@ from typing import Any
 from weft import ir
 from weft.arith import Analyzer
 from weft.error import ScheduleError, UnknownHandle
+from weft.spelling import take_name, unused_name
 from weft.tir.analysis import structure
 from weft.tir.analysis.access import access_regions, addressed
 from weft.tir.buffer import Buffer, BufferLoad
@@ -217,13 +218,7 @@ class ScheduleState:
 
     def fresh_name(self, hint: str) -> str:
         """Return a block name that is not in use."""
-        taken = {*self.block_names(), *self.renamed}
-        if hint not in taken:
-            return hint
-        n = 1
-        while f"{hint}_{n}" in taken:
-            n += 1
-        return f"{hint}_{n}"
+        return unused_name(hint, {*self.block_names(), *self.renamed})
 
     def analyzer_at(self, path: list[Stmt], inside: bool = False) -> Analyzer:
         """Return an analyzer that knows the loops and conditions around the end of a path (`inside`: and its own)."""
@@ -316,14 +311,6 @@ def make_unique(func: PrimFunc) -> PrimFunc:
     names: set[str] = set()
     seen: set[ir.Var] = set()
 
-    def unique_name(hint: str) -> str:
-        name, n = hint, 0
-        while name in names:
-            n += 1
-            name = f"{hint}_{n}"
-        names.add(name)
-        return name
-
     def go(s: Stmt) -> Stmt:
         if isinstance(s, For):
             if s.loop_var in seen:
@@ -335,7 +322,7 @@ def make_unique(func: PrimFunc) -> PrimFunc:
             s = structure.subst_stmt(s, repeated)
             assert isinstance(s, Block)
             seen.update(iv.var for iv in s.iter_vars)
-            name = unique_name(s.name_hint)
+            name = take_name(s.name_hint, names)
             s = s if name == s.name_hint else structure.replace_node(s, name_hint=name)
         return structure.map_children(s, go)
 
