@@ -18,7 +18,6 @@ from weft.tir.stmt import Block, BlockRealize, For, Stmt
 def _check_start(block: Block, nest: list[For]) -> None:
     if not initialises(block):
         raise refuse(
-            "blockize",
             "the block starts from other elements than those that it changes, or from what a "
             "variable that it reduces over decides",
             loops=nest,
@@ -43,7 +42,6 @@ def blockize(state: ScheduleState, var: ir.Var, preserve_unit_iters: bool = True
     for c in conjuncts(realize.predicate):
         if not used_vars(c).isdisjoint(inner):
             raise refuse(
-                "blockize",
                 f"the condition {c} cuts the nest",
                 loops=nest,
                 block=name,
@@ -66,14 +64,13 @@ def blockize(state: ScheduleState, var: ir.Var, preserve_unit_iters: bool = True
         box = evaluate_interval(part, intervals)
         if box is None or used_vars(part) - set(inner) or not ir.is_const_int(analyzer.simplify(box[0]), 0):
             raise refuse(
-                "blockize",
                 f"the value {value} of '{iv.var.name}' is not a part decided outside plus one decided inside",
                 loops=nest,
                 block=name,
             )
         extent = ir.cast(iv.dtype, analyzer.simplify(box[1] + 1))
         if not analyzer.can_prove_equal(ir.floormod(base, extent), 0):
-            raise refuse("blockize", f"'{iv.var.name}' does not start at multiples of {extent}", loops=nest, block=name)
+            raise refuse(f"'{iv.var.name}' does not start at multiples of {extent}", loops=nest, block=name)
         low = ir.IterVar(
             ir.Range.from_min_extent(ir.const(0, iv.dtype), extent),
             replace_node(iv.var, name=f"{iv.var.name}_i"),
@@ -122,14 +119,11 @@ def _perfect_nest(path: list[Stmt]) -> tuple[list[For], BlockRealize]:
         s = s.body
     if not isinstance(s, BlockRealize):
         raise refuse(
-            "blockize",
-            "the loops do not hold one block and nothing else",
-            loops=nest,
-            help="give a loop whose nest has one block",
+            "the loops do not hold one block and nothing else", loops=nest, help="give a loop whose nest has one block"
         )
     others = {f.loop_var for f in (*path, *nest) if isinstance(f, For)}
     if any(not used_vars(f.min, f.extent).isdisjoint(others) for f in nest):
-        raise refuse("blockize", "the range of a loop depends on another loop", loops=nest, block=s.block.name_hint)
+        raise refuse("the range of a loop depends on another loop", loops=nest, block=s.block.name_hint)
     return nest, s
 
 

@@ -23,10 +23,8 @@ from weft.tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse, Let
 __all__ = ["CachedFlags", "ScheduleDebugMask", "ScheduleState", "check_scope", "refuse"]
 
 
-def refuse(
-    primitive: str, reason: str, *, loops: object = None, block: str | None = None, help: str | None = None
-) -> ScheduleError:
-    """Make the error of a primitive that cannot be applied."""
+def refuse(reason: str, *, loops: object = None, block: str | None = None, help: str | None = None) -> ScheduleError:
+    """Make the error of a primitive that cannot be applied; the recorder writes the primitive's name before it."""
     where = f"block '{block}'" if block is not None else None
     names = (
         ", ".join(
@@ -36,7 +34,7 @@ def refuse(
         if loops is not None
         else None
     )
-    return ScheduleError(f"{primitive}: {reason}", where=where, found=f"loops {names}" if names else None, help=help)
+    return ScheduleError(reason, where=where, found=f"loops {names}" if names else None, help=help)
 
 
 _SCOPES = re.compile(
@@ -45,11 +43,10 @@ _SCOPES = re.compile(
 )
 
 
-def check_scope(primitive: str, scope: str) -> None:
+def check_scope(scope: str) -> None:
     """Refuse a place for a buffer that no target has."""
     if not _SCOPES.fullmatch(scope):
         raise refuse(
-            primitive,
             f"there is no storage scope '{scope}'",
             help="global, shared, local, warp, texture, or a part of one, as shared.dyn",
         )
@@ -197,14 +194,13 @@ class ScheduleState:
         """Whether a buffer is a parameter of the function."""
         return any(b is buffer for _, b in self.func.buffer_map)
 
-    def check_loaded(self, primitive: str, buffer: Buffer, *users: Stmt, views: bool = False) -> None:
+    def check_loaded(self, buffer: Buffer, *users: Stmt, views: bool = False) -> None:
         """Refuse to move the elements of a buffer that statements (by default all) reach by address or `views`."""
         where = users or (self.body,)
         viewed = not views and any(m.source.buffer is buffer for b in ir.find(where, Block) for m in b.match_buffers)
         if viewed or buffer.data in addressed(*where):
             way = "match_buffer" if viewed else "its address"
             raise refuse(
-                primitive,
                 f"'{buffer.name}' is reached by {way}, not only by loads and stores",
                 help="apply it before that is taken",
             )
