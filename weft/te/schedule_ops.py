@@ -439,12 +439,7 @@ def _guard(conditions: Sequence[ir.PrimExpr], body: tir.Stmt) -> tir.Stmt:
     for c in conditions:
         if not any(c is u for u in unique):
             unique.append(c)
-    if not unique:
-        return body
-    test: ir.PrimExpr = ir.TRUE
-    for c in unique:
-        test = ir.logical_and(test, tir.likely(c))
-    return tir.IfThenElse(test, body)
+    return tir.IfThenElse(ir.all_of(*map(tir.likely, unique)), body) if unique else body
 
 
 def schedule_to_prim_func(

@@ -8,7 +8,7 @@ from weft import ir
 from weft.arith import Analyzer
 from weft.tir.analysis.access import evaluate_interval, relax_region
 from weft.tir.analysis.apart import initialises
-from weft.tir.analysis.structure import conjuncts, init_nest, replace_node, subst_stmt, used_vars
+from weft.tir.analysis.structure import around, conjuncts, init_nest, replace_node, subst_stmt, used_vars
 from weft.tir.buffer import BufferRegion
 from weft.tir.schedule.reduction import with_self_reads
 from weft.tir.schedule.state import ScheduleState, refuse
@@ -94,9 +94,7 @@ def blockize(state: ScheduleState, var: ir.Var, preserve_unit_iters: bool = True
         _check_start(realize.block, nest)
         init = init_nest(small, nest, state.fresh_name(f"{name}_init"))
         small = replace_node(small, block=replace_node(block, init=None, reads=with_self_reads(block)))
-    body: Stmt = small
-    for loop in reversed(nest):
-        body = replace_node(loop, body=body)
+    body = around(nest, small)
     domain = {iv.var: iv.dom for iv, _ in inner_iters if iv.dom is not None}
 
     def relaxed(regions: tuple[BufferRegion, ...]) -> tuple[BufferRegion, ...]:

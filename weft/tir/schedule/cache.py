@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
 
 from weft import ir
 from weft.arith import Analyzer
@@ -260,7 +259,7 @@ def _copy_nest(source: Buffer, target: Buffer, box: tuple[ir.Range, ...], name: 
     for v, r in zip(loops, box, strict=True):
         analyzer.bind(v, ir.Range.from_min_extent(ir.const(0, v.dtype), r.extent))
     tests = (test for i, d in zip(values, source.shape, strict=True) for test in (i >= 0, i < ir.cast(i.dtype, d)))
-    predicate = reduce(ir.logical_and, (t for t in tests if not analyzer.can_prove(t)), ir.TRUE)
+    predicate = ir.all_of(*(t for t in tests if not analyzer.can_prove(t)))
     return loops_around(BlockRealize(values, predicate, block), loops, [r.extent for r in box])
 
 

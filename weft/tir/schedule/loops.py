@@ -228,10 +228,7 @@ def reorder(state: ScheduleState, loops: Sequence[ir.Var]) -> None:
         if not structure.used_vars(f.min, f.extent).isdisjoint(later):  # type: ignore[union-attr]
             raise refuse("the extent of a loop depends on a loop that would come inside it", loops=f)
     _check_order(state, deepest, chain, order, loops)  # type: ignore[arg-type]
-    body = inner_body
-    for f in reversed(order):
-        body = structure.replace_node(f, body=body)
-    state.replace(chain[0], body)
+    state.replace(chain[0], structure.around(order, inner_body))
 
 
 def _check_order(
@@ -367,10 +364,7 @@ def _drop_proven(body: Stmt, analyzer: Analyzer) -> Stmt:
         if isinstance(s, BlockRealize):
             if isinstance(s.predicate, ir.IntImm):
                 return s
-            kept: ir.PrimExpr = ir.TRUE
-            for c in structure.conjuncts(s.predicate):
-                if not analyzer.can_prove(c):
-                    kept = ir.logical_and(kept, c)
+            kept = ir.all_of(*(c for c in structure.conjuncts(s.predicate) if not analyzer.can_prove(c)))
             return s if kept is s.predicate else structure.replace_node(s, predicate=kept)
         return structure.map_children(s, go)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from weft import arith, ir
 from weft.tir.analysis.access import access_regions
 from weft.tir.analysis.dependence import is_complete, is_reduction
-from weft.tir.analysis.structure import child_realizes, replace_node, subst_stmt, used_vars
+from weft.tir.analysis.structure import around, child_realizes, subst_stmt, used_vars
 from weft.tir.buffer import BufferRegion
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import For, ForKind, SeqStmt, Stmt, seq
@@ -36,9 +36,7 @@ def merge(state: ScheduleState, loops: Sequence[ir.Var]) -> ir.Var:
     for n in range(1, len(bodies)):
         for earlier in range(n):
             _check(state, first, bodies[earlier], bodies[n], nests[n][-1])
-    body = seq(*bodies)
-    for loop in reversed(first):
-        body = replace_node(loop, body=body)
+    body = around(first, seq(*bodies))
     gone = {parent.seq[p] for p in places[1:]}
     items = [body if i == places[0] else s for i, s in enumerate(parent.seq) if s not in gone]
     state.replace(parent, seq(*items))

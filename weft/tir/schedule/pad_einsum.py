@@ -167,9 +167,7 @@ def _copy(
         value: ir.PrimExpr = BufferLoad(source, index)
         if inside is None:
             return value
-        within = ir.TRUE
-        for v, d, whole in zip(index, inside, shape, strict=True):
-            within = within if d is whole else ir.logical_and(within, v < d)
-        return ir.if_then_else(within, value, ir.const(0, source.dtype))
+        within = [v < d for v, d, whole in zip(index, inside, shape, strict=True) if d is not whole]
+        return ir.if_then_else(ir.all_of(*within), value, ir.const(0, source.dtype))
 
     return element_nest(target, name, [ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in shape], element)[0]

@@ -6,7 +6,7 @@ from weft import arith, error, ir
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.cover import covers_domain
 from weft.tir.analysis.dependence import is_complete, is_plain_store
-from weft.tir.analysis.structure import conjuncts, init_nest, replace_node, subst_stmt, used_vars
+from weft.tir.analysis.structure import around, conjuncts, init_nest, replace_node, subst_stmt, used_vars
 from weft.tir.buffer import BufferLoad
 from weft.tir.schedule.blocks import refresh_accesses
 from weft.tir.schedule.state import ScheduleState, refuse
@@ -96,9 +96,7 @@ def _copy(nest: list[For], realize: BlockRealize, box: dict[ir.Var, ir.Range], k
         values.append(value)
         iter_vars.append(iv)
     body: Stmt = BlockRealize(tuple(values), predicate, replace_node(block, iter_vars=tuple(iter_vars)))
-    for f in reversed(nest):
-        body = replace_node(f, min=ranges[f.loop_var][0], extent=ranges[f.loop_var][1], body=body)
-    return body
+    return around([replace_node(f, min=ranges[f.loop_var][0], extent=ranges[f.loop_var][1]) for f in nest], body)
 
 
 def _subst_body(block: Block, mapping: dict[ir.Var, ir.PrimExpr]) -> Block:

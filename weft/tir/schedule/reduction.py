@@ -188,10 +188,7 @@ def rfactor(state: ScheduleState, var: ir.Var, factor_axis: int = 0) -> str:
     rf_name = state.fresh_name(f"{name}_rf")
     rf = _partial_block(realize, loops, var, axis, partial, source, combine, rf_name, conditions, analyzer)
     final = _final_nest(realize, loops, loop, axis, partial, combine, store)
-    rf_nest: Stmt = rf
-    for f in reversed(loops):
-        rf_nest = structure.replace_node(f, body=rf_nest)
-    state.replace(loops[0], seq(rf_nest, final))
+    state.replace(loops[0], seq(structure.around(loops, rf), final))
     state.alloc(state.scope_of_block(name), partial)
     return rf.block.name_hint
 
@@ -322,14 +319,11 @@ def _final_nest(
     kept = [f for f in loops if f.loop_var in needed]
     fresh = {f.loop_var: structure.replace_node(f.loop_var) for f in [*kept, loop]}
     known = set(fresh) - {loop.loop_var}
-    predicate: ir.PrimExpr = ir.TRUE
-    for c in structure.conjuncts(realize.predicate):
-        if {v for v in structure.used_vars(c) if any(v is f.loop_var for f in loops)} <= known:
-            predicate = ir.logical_and(predicate, structure.subst_stmt(c, fresh))
+    outside = {f.loop_var for f in loops} - known
+    kept_conditions = [c for c in structure.conjuncts(realize.predicate) if structure.used_vars(c).isdisjoint(outside)]
+    predicate = ir.all_of(*(structure.subst_stmt(c, fresh) for c in kept_conditions))
     stmt: Stmt = BlockRealize(
         (fresh[loop.loop_var], *[structure.subst_stmt(v, fresh) for _, v in spatial]), predicate, new_block
     )
     stmt = For(fresh[loop.loop_var], loop.min, loop.extent, ForKind.SERIAL, stmt)
-    for f in reversed(kept):
-        stmt = structure.replace_node(f, loop_var=fresh[f.loop_var], body=stmt)
-    return stmt
+    return structure.around([structure.replace_node(f, loop_var=fresh[f.loop_var]) for f in kept], stmt)

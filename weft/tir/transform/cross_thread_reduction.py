@@ -8,7 +8,7 @@ from functools import reduce
 from typing import Any, NamedTuple
 
 from weft import ir
-from weft.tir.analysis.structure import conjuncts, replace_node
+from weft.tir.analysis.structure import around, conjuncts
 from weft.tir.buffer import Buffer, BufferLoad, decl_buffer
 from weft.tir.function import PrimFunc
 from weft.tir.intrin import max_value, min_value
@@ -152,10 +152,7 @@ class _Lower:
             whole = make(first, whole)
         last = reduce(ir.And, (*(t.loop_var == 0 for t in threads), *plan.guards))
         steps.append(IfThenElse(last, BufferStore(target, whole, update.indices)))
-        out: Stmt = AllocBuffer(parts, AllocBuffer(part, seq(*steps)))
-        for loop in reversed(threads):
-            out = replace_node(loop, body=out)
-        return out
+        return around(threads, AllocBuffer(parts, AllocBuffer(part, seq(*steps))))
 
 
 class _Found:
