@@ -409,11 +409,7 @@ def _region(buffer: tir.Buffer, points: list[tuple[ir.PrimExpr, ...]]) -> tir.Bu
     for d, extent in enumerate(buffer.shape):
         first = points[0][d]
         same = all(p[d] is first for p in points) and not ir.find(first, tir.BufferLoad)
-        ranges.append(
-            ir.Range.from_min_extent(first, ir.const(1, first.dtype))
-            if same
-            else ir.Range.from_min_extent(ir.const(0, extent.dtype), extent)
-        )
+        ranges.append(ir.Range.from_min_extent(first, ir.const(1, first.dtype)) if same else ir.Range(extent))
     return tir.BufferRegion(buffer, tuple(ranges))
 
 

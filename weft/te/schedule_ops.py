@@ -95,7 +95,7 @@ class _Writer:
                     continue
                 dims = ()
                 tensor = scan
-            dims = dims or tuple(ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in tensor.shape)
+            dims = dims or tuple(ir.Range(d) for d in tensor.shape)
             buffer = self.sch.buffer(tensor)
             if stage.rolls:
                 body = tir.AttrStmt(buffer, ROLLING_MARK, ir.as_expr(1), body)

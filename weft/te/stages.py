@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.error import ScheduleError
-from weft.ir import IterVar, Range, Var, const, load_json, operands_first, rewrite, save_json, substitute
+from weft.ir import IterVar, Range, Var, load_json, operands_first, rewrite, save_json, substitute
 from weft.spelling import unused_name
 from weft.te.relayout import relaid_out
 from weft.te.rfactor import factor_reduction
@@ -223,10 +223,7 @@ class Schedule(StageGraph):
                 raise ScheduleError(f"cache_read: stage '{stage.name}' does not read '{tensor.name}'")
             if not isinstance(stage.origin_op, ComputeOp):
                 raise ScheduleError(f"cache_read: '{stage.name}' is no compute operation")
-        axis = tuple(
-            IterVar(Range.from_min_extent(const(0, d.dtype), d), Var(f"ax{i}", d.dtype))
-            for i, d in enumerate(tensor.shape)
-        )
+        axis = tuple(IterVar(Range(d), Var(f"ax{i}", d.dtype)) for i, d in enumerate(tensor.shape))
         op = ComputeOp(f"{tensor.name}_{scope}", axis=axis, body=(ProducerLoad(tensor, tuple(iv.var for iv in axis)),))
         copy = op.output(0)
         for stage in stages:

@@ -127,5 +127,5 @@ def _perfect_nest(path: list[Stmt]) -> tuple[list[For], BlockRealize]:
 
 def _relax(region: BufferRegion, domain: dict[ir.Var, ir.Range], analyzer: Any) -> BufferRegion:
     box = relax_region(region.region, domain, analyzer)
-    whole = (ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in region.buffer.shape)
+    whole = (ir.Range(d) for d in region.buffer.shape)
     return BufferRegion(region.buffer, tuple(w if r is None else r for r, w in zip(box, whole, strict=True)))

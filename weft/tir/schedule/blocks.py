@@ -185,7 +185,7 @@ def reverse_compute_inline(state: ScheduleState, name: str) -> None:
 def _check_all(state: ScheduleState, path: list[Stmt], producer: BlockRealize, target: BufferStore) -> None:
     """Refuse unless the producer makes each element, and the consumer uses each."""
     name, made = producer.block.name_hint, state.path_to_block(producer.block.name_hint)
-    whole = tuple(ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in target.buffer.shape)
+    whole = tuple(ir.Range(d) for d in target.buffer.shape)
     places = ir.substitute(target.indices, iter_values_of(producer))
     if not covers(made, places, whole, state.analyzer_at(made)):
         raise refuse(f"'{name}' does not make all of '{target.buffer.name}'", block=name)

@@ -110,7 +110,7 @@ def cache_read(
         box = _whole_region(state, path, realize, region, top)
     else:
         tops = _statements_with(scope, users)
-        top, box = tops[0], tuple(ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in old.shape)
+        top, box = tops[0], tuple(ir.Range(d) for d in old.shape)
         if any(writes(r) for s in tops for r in child_realizes(s)):
             raise refuse(f"'{old.name}' is written in the loop nests of the blocks or between them", block=name)
     copy_name = state.fresh_name(f"{old.name}_{storage_scope.replace('.', '_')}")
@@ -135,7 +135,7 @@ def cache_inplace(
     state.check_loaded(old, block)
     cache = _cache_of(old, storage_scope)
     top = _apart(scope, path, lambda r: r is not realize and touches(r.block, [old]))
-    whole = tuple(ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in old.shape)
+    whole = tuple(ir.Range(d) for d in old.shape)
     copies = [state.fresh_name(f"{old.name}_{storage_scope.replace('.', '_')}")]
     before = _copy_nest(old, cache, whole, copies[0], _outside(state, path, top))
     copies.append(state.fresh_name(f"{copies[0]}_1"))
@@ -161,7 +161,7 @@ def put_stage(
     """
     value = element(*(ir.Var(f"v{i}", d.dtype) for i, d in enumerate(shape)))
     new = Buffer(ir.Var(stage, "handle"), value.dtype, tuple(shape), name=stage, scope="global")
-    whole = [ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in shape]
+    whole = [ir.Range(d) for d in shape]
     nest, maker = element_nest(new, state.fresh_name(stage), whole, element)
     path, scope, _ = state.located(name)
     top = top_child(scope, path)
@@ -228,7 +228,7 @@ def _whole_region(
     result = []
     for r, d in zip(box, region.buffer.shape, strict=True):
         inside = r is not None and analyzer.can_prove(r.min >= 0) and analyzer.can_prove(r.min + r.extent <= d)
-        result.append(r if r is not None and inside else ir.Range.from_min_extent(ir.const(0, d.dtype), d))
+        result.append(r if r is not None and inside else ir.Range(d))
     return tuple(result)
 
 
@@ -249,10 +249,7 @@ def _fills(state: ScheduleState, path: list[Stmt], region: BufferRegion, box: tu
 def _copy_nest(source: Buffer, target: Buffer, box: tuple[ir.Range, ...], name: str, analyzer: Analyzer) -> Stmt:
     """Build the loops and the block that copy what is in the buffers of a box of one to the same place of another."""
     loops = [ir.Var(f"ax{i}", r.extent.dtype) for i, r in enumerate(box)]
-    iters = [
-        ir.IterVar(ir.Range.from_min_extent(ir.const(0, d.dtype), d), ir.Var(f"v{i}", d.dtype), "data_par")
-        for i, d in enumerate(source.shape)
-    ]
+    iters = [ir.IterVar(ir.Range(d), ir.Var(f"v{i}", d.dtype), "data_par") for i, d in enumerate(source.shape)]
     index = tuple(iv.var for iv in iters)
     block = copy_block(iters, source, index, target, index, name)
     values = tuple(r.min + v for r, v in zip(box, loops, strict=True))

@@ -64,7 +64,7 @@ def transform_layout(
         if isinstance(node, (BufferLoad, BufferStore)) and node.buffer is old:
             return replace_node(node, buffer=new, indices=indices(node.indices))
         if isinstance(node, BufferRegion) and node.buffer is old:
-            return BufferRegion(new, tuple(ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in new.shape))
+            return BufferRegion(new, tuple(ir.Range(d) for d in new.shape))
         return node
 
     if pad_value is not None:

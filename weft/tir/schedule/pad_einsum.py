@@ -170,4 +170,4 @@ def _copy(
         within = [v < d for v, d, whole in zip(index, inside, shape, strict=True) if d is not whole]
         return ir.if_then_else(ir.all_of(*within), value, ir.const(0, source.dtype))
 
-    return element_nest(target, name, [ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in shape], element)[0]
+    return element_nest(target, name, [ir.Range(d) for d in shape], element)[0]
