@@ -1,7 +1,4 @@
-"""Names: those that nothing has yet, and other names of parameters.
-
-Apache TVM's releases call some parameters otherwise, and programs give them by name.
-"""
+"""Names that nothing has yet; and other names of parameters, by which programs for some releases of TVM give them."""
 
 from __future__ import annotations
 
