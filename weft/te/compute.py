@@ -185,7 +185,7 @@ def thread_axis(
         raise InvalidArgument("thread_axis needs a tag", expected="'blockIdx.x', 'threadIdx.x', 'vthread', ...")
     if dom is not None and not isinstance(dom, ir.Range):
         extent = ir.as_expr(dom[1] if isinstance(dom, (tuple, list)) else dom)
-        dom = ir.Range(extent)
+        dom = ir.Range.from_min_extent(0, extent)
     return ir.IterVar(dom, ir.Var(name or tag, "int32"), "thread", tag)
 
 
