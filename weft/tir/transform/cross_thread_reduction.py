@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import reduce
+from operator import is_
 from typing import Any, NamedTuple
 
 from weft import ir
@@ -113,7 +114,7 @@ class _Lower:
             if init is not None:
                 out.pop()
             out.append(self.lower(x, plan, init))
-        return node if len(out) == len(node.seq) and all(map(_same, out, node.seq)) else seq(*out)
+        return node if len(out) == len(node.seq) and all(map(is_, out, node.seq)) else seq(*out)
 
     def lower(self, node: For, plan: _Plan, init: ir.PrimExpr | None) -> Stmt:
         """Make the reduction of one nest of loops."""
@@ -180,14 +181,10 @@ def _accumulate(node: For, plan: _Plan, part: Buffer, found: _Found) -> Stmt:
                     found.init = init
                 else:
                     kept.append(visit(x))
-            return n if len(kept) == len(n.seq) and all(map(_same, kept, n.seq)) else seq(*kept)
+            return n if len(kept) == len(n.seq) and all(map(is_, kept, n.seq)) else seq(*kept)
         return ir.rebuild(n, visit) if isinstance(n, Stmt) else n
 
     return visit(node)
-
-
-def _same(a: Stmt, b: Stmt) -> bool:
-    return a is b
 
 
 def _is_thread(node: ir.Node) -> bool:
