@@ -38,7 +38,6 @@ KERNEL_SOURCES = tuple(
 """Where the code is that makes kernels of TIR functions; whole models depend on all of Weft."""
 _OWN_PARTS = frozenset(("tune.database", "tir.instrument_bound_checkers", "tir.add_lower_pass"))
 """Options that are an ingredient themselves; whose messages name buffers, which fingerprints do not; that are code."""
-_DEFAULT_LEVEL = 2
 SETTLED_NS = 2_000_000_000
 """How long ago a file's last change has to be for any later one to show: within a tick of the clock two look like one.
 """
@@ -96,7 +95,7 @@ def is_watched() -> bool:
 
 # ---- ingredients -----------------------------------------------------------------------------------------------------
 
-_DEFAULT_CONTEXT = {"opt_level": _DEFAULT_LEVEL, "required": [], "disabled": [], "config": {}}
+_DEFAULT_CONTEXT = {"opt_level": 2, "required": [], "disabled": [], "config": {}}
 
 
 def _context() -> dict[str, Any] | None:
@@ -206,13 +205,7 @@ def _python_files(places: Iterable[Path | str]) -> list[str]:
 def _versions() -> list[str]:
     """Name what Weft compiles with; LLVM by the size of its library, too, as builds of one version differ."""
     found = {"": f"python {platform.python_version()}"}
-    wanted = {
-        "llvmlite": "llvmlite",
-        "onnx": "onnx",
-        "numpy": "numpy",
-        "ml_dtypes": "ml_dtypes",
-        "apache_tvm_ffi": "tvm_ffi",
-    }
+    wanted = {**{name: name for name in ("llvmlite", "onnx", "numpy", "ml_dtypes")}, "apache_tvm_ffi": "tvm_ffi"}
     for place in sys.path:  # as importlib.metadata finds them, whose import and parser take 20 ms
         with suppress(OSError):
             for entry in os.listdir(place or "."):  # noqa: PTH208 - a path of each takes longer

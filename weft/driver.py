@@ -71,16 +71,15 @@ def _to_module(
                 help="pass the tensors in the order of the parameters, lower(s, [A, B, C])",
             )
         inp = IRModule({name: schedule_to_prim_func(inp, args, name, binds, to_read=to_read)})
-    if isinstance(inp, (PrimFunc, IRModule)):
-        verify(inp, "tir.well_formed")
-    if isinstance(inp, PrimFunc):
-        symbol = inp.attrs.get("global_symbol") or name
-        return IRModule({symbol: inp if inp.attrs.get("global_symbol") else inp.with_attr("global_symbol", symbol)})
+    if not isinstance(inp, (PrimFunc, IRModule)):
+        raise InvalidArgument(
+            "cannot lower this", expected="a te.Schedule, a PrimFunc or an IRModule", found=type(inp).__name__
+        )
+    verify(inp, "tir.well_formed")
     if isinstance(inp, IRModule):
         return inp
-    raise InvalidArgument(
-        "cannot lower this", expected="a te.Schedule, a PrimFunc or an IRModule", found=type(inp).__name__
-    )
+    symbol = inp.attrs.get("global_symbol") or name
+    return IRModule({symbol: inp if inp.attrs.get("global_symbol") else inp.with_attr("global_symbol", symbol)})
 
 
 @own_errors("compiling")
@@ -124,17 +123,15 @@ def build(
                 "two targets", found=f"{args!r} and {target!r}", help="name target_host= if it is one"
             )
         args, target = None, args
-    if isinstance(inputs, dict):
-        modules = [
-            build_target(_through(pipeline, _merged(part, args, name, binds)), _target(t, target_host))
-            for t, part in inputs.items()
-        ]
-        if not modules:
-            raise InvalidArgument("nothing to build", found="an empty dict")
-        for extra in modules[1:]:
-            modules[0].import_module(extra)
-        return modules[0]
-    return build_target(_through(pipeline, _merged(inputs, args, name, binds)), _target(target, target_host))
+    modules = [
+        build_target(_through(pipeline, _merged(part, args, name, binds)), _target(t, target_host))
+        for t, part in (inputs.items() if isinstance(inputs, dict) else [(target, inputs)])
+    ]
+    if not modules:
+        raise InvalidArgument("nothing to build", found="an empty dict")
+    for extra in modules[1:]:
+        modules[0].import_module(extra)
+    return modules[0]
 
 
 def _through(pipeline: Pass | str | None, mod: IRModule) -> IRModule:

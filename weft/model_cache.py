@@ -73,11 +73,11 @@ def request_of(model: Any, options: Mapping[str, Any]) -> Request | None:
     model : object
         What a session was given; only files are kept.
     options : mapping
-        The session's other arguments.
+        The session's other arguments; what a ``fallback`` runs is the process's own.
     """
-    if not environment.MODEL_CACHE.read() or not isinstance(model, (str, os.PathLike)):
+    if not environment.MODEL_CACHE.read() or not isinstance(model, (str, os.PathLike)) or options.get("fallback"):
         return None
-    made = dict(options)
+    made = {k: v for k, v in options.items() if k != "fallback"}
     if made["tuned"] is not None and not isinstance(made["tuned"], (str, os.PathLike)):
         return None
     if made["shape_dict"] is not None:

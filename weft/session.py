@@ -115,7 +115,7 @@ class Session:
             made = model if isinstance(model, VMExecutable) else open_library(model)
         else:
             options["precision"] = precision or "float32"
-            request = _request(model, options)
+            request = model_cache.request_of(model, options)
             made = model_cache.find(request) if request is not None else None
             program = None
             if made is None and request is not None and device in _CPU:
@@ -424,13 +424,6 @@ class _InputCheck:
                 )
 
 
-def _request(model: Any, options: Mapping[str, Any]) -> model_cache.Request | None:
-    """What the cache is asked for; None for what is the process's own, such as operators that run on its host."""
-    if options.get("fallback"):
-        return None
-    return model_cache.request_of(model, {k: v for k, v in options.items() if k != "fallback"})
-
-
 def compiled(model: Any, options: Mapping[str, Any], progress: Callable[[str, int, int], None] | None) -> VMExecutable:
     """Return a model's executable: from the cache, else from a process that compiles it, else compiled here.
 
@@ -444,7 +437,7 @@ def compiled(model: Any, options: Mapping[str, Any], progress: Callable[[str, in
     progress : callable or None
         ``progress(what, done, total)``, called while kernels are compiled.
     """
-    request = _request(model, options)
+    request = model_cache.request_of(model, options)
     found = model_cache.find(request) if request is not None else None
     return found or _compiled(model, options, request, progress)
 

@@ -1,15 +1,31 @@
-"""Other names of parameters: Apache TVM's releases call some otherwise, and programs give them by name."""
+"""Names that nothing has yet; and other names of parameters, by which programs for some releases of TVM give them."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     import inspect
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def unused_name(hint: str, taken: Container[str], separator: str = "_") -> str:
+    """Return the hint, or the first of ``hint_1``, ``hint_2``, ... that is not taken."""
+    name, n = hint, 0
+    while name in taken:
+        n += 1
+        name = f"{hint}{separator}{n}"
+    return name
+
+
+def take_name(hint: str, taken: set[str], separator: str = "_") -> str:
+    """Return a name that is not taken, as :func:`unused_name` does, and take it."""
+    name = unused_name(hint, taken, separator)
+    taken.add(name)
+    return name
 
 
 def also_called(**names: str) -> Callable[[F], F]:

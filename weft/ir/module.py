@@ -10,7 +10,7 @@ from weft.error import InvalidArgument
 from weft.ir.expr import BaseFunc, GlobalVar
 from weft.ir.node import _PRINTER, NO_ATTRS, Attrs, ImpliedName, Node
 from weft.runtime import Object
-from weft.spelling import also_called
+from weft.spelling import also_called, unused_name
 
 
 @Object.register
@@ -232,12 +232,7 @@ class IRModule:
 
     def fresh_name(self, hint: str) -> str:
         """Return `hint`, with a number behind it if a function has that name."""
-        if hint not in self._by_name:
-            return hint
-        n = 1
-        while f"{hint}_{n}" in self._by_name:
-            n += 1
-        return f"{hint}_{n}"
+        return unused_name(hint, self._by_name)
 
     def script(self, **options: Any) -> str:
         """Return the module as TVMScript."""

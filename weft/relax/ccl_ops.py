@@ -5,11 +5,12 @@ who has workers registers functions of these names.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from weft import ffi, ir, op, runtime
-from weft.error import InvalidArgument, ShapeMismatch, TypeInferenceError
-from weft.relax.core_ops import call_dps_packed, core_op
+from weft.error import InvalidArgument, ShapeMismatch
+from weft.relax.core_ops import call_dps_packed, core_op, tensor_operand
 
 _REDUCTIONS = ("sum", "prod", "min", "max", "avg")
 
@@ -63,13 +64,7 @@ COLLECTIVES: dict[str, Callable[..., ir.Call]] = {
 # --- types ------------------------------------------------------------------------------------------------------------
 
 
-def _same(call: ir.Call) -> ir.TensorType:
-    ty: Any = call.args[0].ty  # type: ignore[attr-defined]
-    if not isinstance(ty, ir.TensorType):
-        raise TypeInferenceError("a collective needs a tensor", found=str(ty), where=call.span)
-    return ty
-
-
+_same = partial(tensor_operand, what="a collective")
 core_op("ccl.allreduce")(_same)
 core_op("ccl.broadcast_from_worker0")(_same)
 

@@ -497,6 +497,7 @@ def _dynamic_slice_type(call: ir.Call) -> ir.Type:
 
 @core_op("null_value")
 @core_op("memory.alloc_storage", pure=False)
+@core_op("vm.alloc_storage", pure=False)
 def _any_type(call: ir.Call) -> ir.Type:
     return ir.AnyType()
 
@@ -526,8 +527,17 @@ def _alloc_tensor_type(call: ir.Call) -> ir.Type:
 
 
 @core_op("memory.alloc_tensor", pure=False)
+@core_op("vm.alloc_tensor", pure=False)
 def _storage_tensor_type(call: ir.Call) -> ir.Type:
     return tensor_of(call.args[2], call.args[3])
+
+
+def tensor_operand(call: ir.Call, what: str = "the operator") -> ir.TensorType:
+    """Return the type of the first operand, which has to be a tensor; `what` the call is, for the error."""
+    ty: Any = call.args[0].ty  # type: ignore[attr-defined]
+    if not isinstance(ty, ir.TensorType):
+        raise TypeInferenceError(f"{what} needs a tensor", found=str(ty), where=call.span)
+    return ty
 
 
 def tensor_of(shape: ir.Expr, dtype: ir.Expr) -> ir.Type:

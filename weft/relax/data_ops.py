@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from weft import error, ir
-from weft.relax.core_ops import core_op
+from weft.relax.core_ops import core_op, tensor_operand
 
 
 def unique(
@@ -39,16 +37,9 @@ def nonzero(x: ir.Expr) -> ir.Call:
     return ir.Call(ir.Op.get("relax.nonzero"), (x,))
 
 
-def _tensor(call: ir.Call) -> ir.TensorType:
-    ty: Any = call.args[0].ty
-    if not isinstance(ty, ir.TensorType):
-        raise error.TypeInferenceError("the operator needs a tensor", found=str(ty), where=call.span)
-    return ty
-
-
 @core_op("unique")
 def _unique_type(call: ir.Call) -> ir.Type:
-    ty = _tensor(call)
+    ty = tensor_operand(call)
     axis = ir.as_int(call.args[5].value) if len(call.args) > 5 else None  # type: ignore[attr-defined]
     if axis is not None and ty.ndim >= 0 and not -ty.ndim <= axis < ty.ndim:
         raise error.ShapeMismatch("unique: there is no such axis", expected=f"rank {ty.ndim}", found=str(axis))
@@ -61,4 +52,4 @@ def _unique_type(call: ir.Call) -> ir.Type:
 
 @core_op("nonzero")
 def _nonzero_type(call: ir.Call) -> ir.Type:
-    return ir.TensorType(None, "int64", 2, _tensor(call).vdevice)
+    return ir.TensorType(None, "int64", 2, tensor_operand(call).vdevice)

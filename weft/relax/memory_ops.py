@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from weft import arith, error, ir
-from weft.relax.core_ops import as_relax, core_op, tensor_of
+from weft.relax.core_ops import as_relax, core_op, tensor_operand
 from weft.relax.vocabulary import Dims, Value
 
 
@@ -94,22 +94,8 @@ def stop_lift_params(x: ir.Expr) -> ir.Call:
 # --- type rules -------------------------------------------------------------------------------------------------------
 
 
-@core_op("vm.alloc_storage", pure=False)
-def _storage_type(call: ir.Call) -> ir.Type:
-    return ir.AnyType()
-
-
-@core_op("vm.alloc_tensor", pure=False)
-def _tensor_type(call: ir.Call) -> ir.Type:
-    return tensor_of(call.args[2], call.args[3])
-
-
-@core_op("builtin.stop_lift_params")
-@core_op("memory.ensure_zero_offset")
-def _same_type(call: ir.Call) -> ir.Type:
-    if not isinstance(call.args[0].ty, ir.TensorType):
-        raise error.TypeInferenceError("the operator needs a tensor", found=str(call.args[0].ty), where=call.span)
-    return call.args[0].ty
+core_op("builtin.stop_lift_params")(tensor_operand)
+core_op("memory.ensure_zero_offset")(tensor_operand)
 
 
 def _is_nothing(value: ir.Expr) -> bool:
@@ -118,10 +104,8 @@ def _is_nothing(value: ir.Expr) -> bool:
 
 @core_op("memory.view")
 def _view_type(call: ir.Call) -> ir.Type:
-    data, shape, dtype, offset = call.args
-    ty: Any = data.ty
-    if not isinstance(ty, ir.TensorType):
-        raise error.TypeInferenceError("view needs a tensor", found=str(ty), where=call.span)
+    _, shape, dtype, offset = call.args
+    ty = tensor_operand(call, "view")
     if not (_is_nothing(shape) or isinstance(shape.ty, ir.ShapeType)):
         raise error.TypeInferenceError("view: the shape is no shape value", found=str(shape.ty), where=call.span)
     if not (_is_nothing(dtype) or isinstance(dtype, ir.DataTypeImm) or isinstance(dtype.ty, ir.AnyType)):

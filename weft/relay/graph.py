@@ -12,6 +12,7 @@ from math import prod
 from typing import Any
 
 from weft import error, ir, runtime
+from weft.spelling import take_name
 from weft.tir.custom_datatype import stored_as
 
 VIEW = "__nop"  # the function of nodes that give their input another shape
@@ -47,12 +48,7 @@ class KernelGraph:
 
     def add(self, name: str, function: str | None, inputs: Sequence[Entry], outputs: Sequence[Any]) -> list[Entry]:
         """Append a node, under that name or one near it, and return its outputs."""
-        taken = self._names
-        unique, n = name, 0
-        while unique in taken:
-            n += 1
-            unique = f"{name}_{n}"
-        taken.add(unique)
+        unique = take_name(name, self._names)
         self.nodes.append(GraphNode(unique, function, tuple(inputs), tuple(outputs)))
         return [Entry(len(self.nodes) - 1, i) for i in range(len(outputs))]
 

@@ -83,10 +83,7 @@ def compute(
     """
     dims = _dims(shape)
     names, taken = _index_names(fcompute, len(dims), varargs_names)
-    axis = tuple(
-        ir.IterVar(ir.Range.from_min_extent(ir.const(0, d.dtype), d), ir.Var(n, d.dtype))
-        for n, d in zip(names, dims, strict=True)
-    )
+    axis = tuple(ir.IterVar(ir.Range(d), ir.Var(n, d.dtype)) for n, d in zip(names, dims, strict=True))
     body = fcompute(*[iv.var for iv in axis[:taken]])
     called = isinstance(body, tuple) and body and isinstance(body[0], tir.IntrinCall)
     if called:
@@ -188,7 +185,7 @@ def thread_axis(
         raise InvalidArgument("thread_axis needs a tag", expected="'blockIdx.x', 'threadIdx.x', 'vthread', ...")
     if dom is not None and not isinstance(dom, ir.Range):
         extent = ir.as_expr(dom[1] if isinstance(dom, (tuple, list)) else dom)
-        dom = ir.Range.from_min_extent(ir.const(0, extent.dtype), extent)
+        dom = ir.Range.from_min_extent(0, extent)
     return ir.IterVar(dom, ir.Var(name or tag, "int32"), "thread", tag)
 
 

@@ -12,7 +12,7 @@ from copy import copy
 from typing import Any
 
 from weft import arith, error, ir, tir
-from weft.spelling import also_called
+from weft.spelling import also_called, take_name
 from weft.te.tensor import BaseComputeOp, ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp, Tensor, producers
 from weft.tir.analysis import block_regions, used_vars, whole_region
 from weft.tir.analysis.structure import replace_node
@@ -87,15 +87,6 @@ class _State:
         self.analyzer = arith.Analyzer()  # one, which remembers what it has simplified
         self.index_dtype = index_dtype
 
-    def unique(self, name: str) -> str:
-        """Return a name that no other buffer or block has."""
-        result, n = name, 0
-        while result in self.names:
-            n += 1
-            result = f"{name}_{n}"
-        self.names.add(result)
-        return result
-
     def block_name(self, name: str) -> str:
         """Return a name that no other block has."""
         self.blocks[name] = n = self.blocks.get(name, -1) + 1
@@ -106,7 +97,7 @@ class _State:
         known = self.buffers.get(tensor)
         if known is None:
             shape = [self.index(d) for d in tensor.shape]
-            known = tir.decl_buffer(shape, tensor.dtype, self.unique(tensor.name))
+            known = tir.decl_buffer(shape, tensor.dtype, take_name(tensor.name, self.names))
             self.buffers[tensor] = known
             self.tensors.append(tensor)
             if tensor not in self.arguments:
@@ -377,7 +368,7 @@ def _nest(
         tuple(block_vars),
         reads,
         writes,
-        state.unique("B_" + op.name) if op.name == "root" else op.output(0).name,
+        take_name("B_" + op.name, state.names) if op.name == "root" else op.output(0).name,
         body,
         init,
         annotations=_block_attrs(op, state),
@@ -418,11 +409,7 @@ def _region(buffer: tir.Buffer, points: list[tuple[ir.PrimExpr, ...]]) -> tir.Bu
     for d, extent in enumerate(buffer.shape):
         first = points[0][d]
         same = all(p[d] is first for p in points) and not ir.find(first, tir.BufferLoad)
-        ranges.append(
-            ir.Range.from_min_extent(first, ir.const(1, first.dtype))
-            if same
-            else ir.Range.from_min_extent(ir.const(0, extent.dtype), extent)
-        )
+        ranges.append(ir.Range.from_min_extent(first, ir.const(1, first.dtype)) if same else ir.Range(extent))
     return tir.BufferRegion(buffer, tuple(ranges))
 
 
@@ -437,7 +424,11 @@ def _extern(op: ExternOp, state: _State) -> list[tir.Stmt]:
     assert op.body is not None
     body: tir.Stmt = ir.substitute(op.body, mapping)
     block = tir.Block(
-        (), tuple(map(whole_region, inputs)), tuple(map(whole_region, outputs)), state.unique("extern_" + op.name), body
+        (),
+        tuple(map(whole_region, inputs)),
+        tuple(map(whole_region, outputs)),
+        take_name("extern_" + op.name, state.names),
+        body,
     )
     return [tir.BlockRealize((), ir.TRUE, block)]
 

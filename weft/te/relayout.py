@@ -96,7 +96,7 @@ def moved_elements(
             return node
         new, layout = moved[buffer], layouts[buffer].layout
         if isinstance(node, tir.BufferRealize):
-            whole = tuple(ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in new.shape)
+            whole = tuple(ir.Range(d) for d in new.shape)
             return tir.BufferRealize(new, whole, node.condition, node.body)
         single = isinstance(node, (tir.BufferLoad, tir.BufferStore)) and all(
             ir.DataType(i.dtype).lanes == 1 for i in node.indices

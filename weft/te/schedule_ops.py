@@ -95,7 +95,7 @@ class _Writer:
                     continue
                 dims = ()
                 tensor = scan
-            dims = dims or tuple(ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in tensor.shape)
+            dims = dims or tuple(ir.Range(d) for d in tensor.shape)
             buffer = self.sch.buffer(tensor)
             if stage.rolls:
                 body = tir.AttrStmt(buffer, ROLLING_MARK, ir.as_expr(1), body)
@@ -439,12 +439,7 @@ def _guard(conditions: Sequence[ir.PrimExpr], body: tir.Stmt) -> tir.Stmt:
     for c in conditions:
         if not any(c is u for u in unique):
             unique.append(c)
-    if not unique:
-        return body
-    test: ir.PrimExpr = ir.TRUE
-    for c in unique:
-        test = ir.logical_and(test, tir.likely(c))
-    return tir.IfThenElse(test, body)
+    return tir.IfThenElse(ir.all_of(*map(tir.likely, unique)), body) if unique else body
 
 
 def schedule_to_prim_func(

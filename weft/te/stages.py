@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.error import ScheduleError
-from weft.ir import IterVar, Range, Var, const, load_json, operands_first, rewrite, save_json, substitute
+from weft.ir import IterVar, Range, Var, load_json, operands_first, rewrite, save_json, substitute
+from weft.spelling import unused_name
 from weft.te.relayout import relaid_out
 from weft.te.rfactor import factor_reduction
 from weft.te.saved import restore_groups, restore_stages, saved_groups, saved_stages
@@ -122,11 +123,7 @@ class Schedule(StageGraph):
         tensor = self._states.get(tensor, tensor)
         known = self._buffers.get(tensor)
         if known is None:
-            taken = {b.name for b in self._buffers.values()}
-            name, n = tensor.name, 0
-            while name in taken:
-                n += 1
-                name = f"{tensor.name}_{n}"
+            name = unused_name(tensor.name, {b.name for b in self._buffers.values()})
             # an input that nothing reads has no stage, but may be an argument
             read = tensor.op in self.stage_map or not isinstance(tensor.op, PlaceholderOp)
             scope = self[tensor].scope if read else "global"
@@ -226,10 +223,7 @@ class Schedule(StageGraph):
                 raise ScheduleError(f"cache_read: stage '{stage.name}' does not read '{tensor.name}'")
             if not isinstance(stage.origin_op, ComputeOp):
                 raise ScheduleError(f"cache_read: '{stage.name}' is no compute operation")
-        axis = tuple(
-            IterVar(Range.from_min_extent(const(0, d.dtype), d), Var(f"ax{i}", d.dtype))
-            for i, d in enumerate(tensor.shape)
-        )
+        axis = tuple(IterVar(Range(d), Var(f"ax{i}", d.dtype)) for i, d in enumerate(tensor.shape))
         op = ComputeOp(f"{tensor.name}_{scope}", axis=axis, body=(ProducerLoad(tensor, tuple(iv.var for iv in axis)),))
         copy = op.output(0)
         for stage in stages:

@@ -212,7 +212,7 @@ class For(Stmt):
         if type(given.annotations) is not ir.Attrs:
             force_setattr(self, "annotations", ir.Attrs.of(given.annotations))
         if given.thread_binding is not None and given.thread_binding.dom is None:
-            dom = ir.Range.from_min_extent(ir.const(0, given.extent.dtype), given.extent)
+            dom = ir.Range(given.extent)
             thread = given.thread_binding
             force_setattr(self, "thread_binding", ir.IterVar(dom, thread.var, thread.iter_type, thread.thread_tag))
 

@@ -63,7 +63,7 @@ def _require_share(node: Node, i: int, name: str) -> None:
         return
     if (known := node.const(i)) is not None:
         if not ((known >= 0) & (known <= 1)).all():
-            node.error(f"{node.op_type}: {name} is no share", expected="0 to 1", found=str(known.ravel()))
+            node.error(f"{name} is no share", expected="0 to 1", found=str(known.ravel()))
         return
     zero, one = node.scalar(0, node.dtype(i)), node.scalar(1, node.dtype(i))
     lies = node.op("logical_and", node.op("greater_equal", node.x(i), zero), node.op("less_equal", node.x(i), one))

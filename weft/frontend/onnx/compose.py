@@ -45,18 +45,16 @@ def microsoft(
     def register(fn: Callable[[Node], Any]) -> Callable[[Node], Any]:
         def checked(node: Node) -> Any:
             if node.opset > last:
-                node.unsupported(f"{node.op_type}: ONNX took it back", expected=f"up to opset {last}")
+                node.unsupported("ONNX took it back", expected=f"up to opset {last}")
             unknown = set(node.attrs) - known
             if unknown:
                 node.unsupported(
-                    f"{node.op_type}: its attribute '{min(unknown)}' is not supported",
+                    f"its attribute '{min(unknown)}' is not supported",
                     expected=", ".join(sorted(known)) or "no attributes",
                 )
             if not inputs[0] <= len(node.inputs) <= inputs[1]:
                 node.error(
-                    f"{node.op_type}: a wrong number of inputs",
-                    expected=f"{inputs[0]} to {inputs[1]}",
-                    found=str(len(node.inputs)),
+                    "a wrong number of inputs", expected=f"{inputs[0]} to {inputs[1]}", found=str(len(node.inputs))
                 )
             return fn(node)
 

@@ -24,7 +24,7 @@ def _if(node: Node) -> Any:
     graph = node.graph
     if condition is not None:
         if condition.size != 1:
-            node.error("If: its condition is not one value", found=f"{condition.size} elements")
+            node.error("its condition is not one value", found=f"{condition.size} elements")
         chosen = then_graph if bool(condition.reshape(())) else else_graph
         with graph.inside(Scope(graph.scope, graph.scope.opsets)):
             return convert_subgraph(graph, chosen, node.where)

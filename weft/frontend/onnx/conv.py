@@ -19,9 +19,7 @@ def _kernel(node: Node, weights: int = 1) -> list[Any]:
     given = node.attr("kernel_shape")
     if any(not isinstance(d, int) for d in shape):
         if given is None:
-            node.unsupported(
-                f"{node.op_type}: the size of its kernel is not known", expected="constant dimensions", found=str(shape)
-            )
+            node.unsupported("the size of its kernel is not known", expected="constant dimensions", found=str(shape))
         shape = given
     if given is not None:
         node.require_shape(weights, [*node.shape(weights)[:2], *given])
@@ -78,15 +76,13 @@ def _conv_transpose(node: Node) -> Any:
     extra = list(node.attr("output_padding", [0] * rank))
     if not len(strides) == len(dilations) == len(extra) == len(kernel) == rank:
         node.error(
-            "ConvTranspose: its attributes differ in length",
+            "its attributes differ in length",
             expected=f"{rank} for {node.ndim()} dimensions",
             found=f"{strides}, {dilations}, {extra}",
         )
     if any(e >= max(t, d) for e, t, d in zip(extra, strides, dilations, strict=True)):
         node.error(
-            "ConvTranspose: attribute 'output_padding' is too large",
-            expected="less than the stride or the dilation",
-            found=str(extra),
+            "attribute 'output_padding' is too large", expected="less than the stride or the dilation", found=str(extra)
         )
     for i, size in enumerate(node.shape()[2:]):  # ONNX's reference refuses nothing, ONNX Runtime most of it
         node.require_between(f"size of input 0 in spatial dimension {i}", size, 1, None)
@@ -120,12 +116,12 @@ def _transpose_pads(
     if shape is None and auto in ("NOTSET", "", "VALID"):
         pads = node.attr("pads", [0] * (2 * rank)) if auto != "VALID" else [0] * (2 * rank)
         if len(pads) != 2 * rank:
-            node.error("ConvTranspose: attribute 'pads' has a wrong length", expected=str(2 * rank), found=str(pads))
+            node.error("attribute 'pads' has a wrong length", expected=str(2 * rank), found=str(pads))
         return pads[:rank], pads[rank:]
     if shape is not None and len(shape) == rank + 2:
         shape = shape[2:]
     if shape is not None and len(shape) != rank:
-        node.error("ConvTranspose: attribute 'output_shape' has a wrong length", expected=str(rank), found=str(shape))
+        node.error("attribute 'output_shape' has a wrong length", expected=str(rank), found=str(shape))
     before, after = [], []
     for i, size in enumerate(node.shape()[2:]):
         target = s.multiply(size, strides[i]) if shape is None else shape[i]

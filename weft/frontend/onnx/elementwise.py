@@ -79,7 +79,7 @@ def _integer_pow(node: Node, x: Any, exponent: Any) -> Any:
 def _mod(node: Node) -> Any:
     fmod, by = bool(node.attr("fmod", 0)), node.const(1)
     if by is not None and by.dtype.kind in "iu" and not by.all():
-        node.error("Mod: an integer is divided by 0", found="a constant divisor with an element of 0")
+        node.error("an integer is divided by 0", found="a constant divisor with an element of 0")
     return node.op("fmod" if fmod else "mod", *node.broadcasting(node.x(0), node.x(1)))
 
 
@@ -109,7 +109,7 @@ def _with_numbers(node: Node) -> Any:
 def _gelu(node: Node) -> Any:
     approximate = node.attr("approximate", "none")
     if approximate not in ("none", "tanh"):
-        node.error("Gelu: attribute 'approximate' has an unknown value", expected="'none' or 'tanh'", found=approximate)
+        node.error("attribute 'approximate' has an unknown value", expected="'none' or 'tanh'", found=approximate)
     return node.op("nn.gelu" if approximate == "none" else "nn.gelu_tanh", node.x())
 
 
@@ -174,11 +174,9 @@ def _bit_cast(node: Node) -> Any:
     if not kind.is_plain or node.logical() in STORED:
         if node.logical() == dtype:
             return node.value(0)
-        node.unsupported("BitCast: this element type is not stored in its own bits", found=f"{node.logical()}, {dtype}")
+        node.unsupported("this element type is not stored in its own bits", found=f"{node.logical()}, {dtype}")
     if DataType(dtype).bits != DataType(node.dtype()).bits:
-        node.error(
-            "BitCast: element types of different sizes", expected=f"{DataType(node.dtype()).bits} bits", found=dtype
-        )
+        node.error("element types of different sizes", expected=f"{DataType(node.dtype()).bits} bits", found=dtype)
     if dtype == "bool":
         return node.op("not_equal", node.x(), node.scalar(0, node.dtype()))
     return node.op("reinterpret", node.astype(node.x(), "uint8") if node.dtype() == "bool" else node.x(), dtype=dtype)

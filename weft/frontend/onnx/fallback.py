@@ -58,7 +58,7 @@ def run_on_host(node: Node) -> list[Value]:
     for kind in (*(v.full_kind for v in node.inputs if v is not None), *kinds):
         if kind.form != "tensor" or not (kind.is_plain or kind.dtype == "string"):
             node.unsupported(
-                f"{node.op_type}: the host runs operators on tensors of numbers, truth values and strings",
+                "the host runs operators on tensors of numbers, truth values and strings",
                 found=f"{kind.form} {kind.dtype}",
             )
     attributes = {a.name: attribute_value(a) for a in node.proto.attribute}
@@ -66,9 +66,7 @@ def run_on_host(node: Node) -> list[Value]:
         isinstance(v, _SIMPLE) or (isinstance(v, list) and all(isinstance(x, _SIMPLE) for x in v))
         for v in attributes.values()
     ):
-        node.unsupported(
-            f"{node.op_type}: registered functions take attributes that are numbers, texts or lists of them"
-        )
+        node.unsupported("registered functions take attributes that are numbers, texts or lists of them")
     warnings.warn(f"{node.where}: Weft has no {node.op_type}; {by} runs it on the host", stacklevel=2)
     model = base64.b64encode(_model(node, domain).SerializeToString()).decode()
     simple = attributes if find_operator(domain, node.op_type) else {}
@@ -109,7 +107,5 @@ def _kinds(node: Node) -> list[Kind]:
     else:
         types = [declared[name] for name in names]
     if any(t.WhichOneof("value") is None or (t.HasField("tensor_type") and not t.tensor_type.elem_type) for t in types):
-        node.unsupported(
-            f"{node.op_type}: the types of its outputs are not known", help="add them to the graph's value_info"
-        )
+        node.unsupported("the types of its outputs are not known", help="add them to the graph's value_info")
     return [kind_of(t, f"output '{name}'") for t, name in zip(types, names, strict=True)]

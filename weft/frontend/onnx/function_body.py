@@ -43,7 +43,7 @@ def inline_schema(node: Node, convert_nodes: ConvertNodes) -> list[Value | None]
         function.ParseFromString(body)
     if function is None or not function.node:
         node.unsupported(
-            f"Weft cannot import the operator {node.op_type}",
+            "Weft cannot import the operator",
             expected="a converter or a function body",
             found=f"neither, for opset {node.opset}",
         )
@@ -94,9 +94,7 @@ def _inline(
     formals = list(function.input)
     if len(node.inputs) > len(formals):
         node.error(
-            f"function {node.op_type} has a wrong number of inputs",
-            expected=f"at most {len(formals)}",
-            found=str(len(node.inputs)),
+            "the function has a wrong number of inputs", expected=f"at most {len(formals)}", found=str(len(node.inputs))
         )
     for name, value in zip(formals, node.inputs, strict=False):
         if value is not None:

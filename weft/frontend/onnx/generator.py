@@ -32,8 +32,7 @@ def _constant(node: Node) -> Any:
     given = [a for a in node.attrs if a.startswith("value") or a == "sparse_value"]
     if len(given) != 1 or len(node.attrs) != 1:
         node.error(
-            "Constant: it needs exactly one value that is a tensor or numbers",
-            found=", ".join(node.attrs) or "no attribute",
+            "it needs exactly one value that is a tensor or numbers", found=", ".join(node.attrs) or "no attribute"
         )
     name, value = given[0], node.attr(given[0])
     what = f"Constant: attribute '{name}'"
@@ -53,7 +52,7 @@ def _constant_of_shape(node: Node) -> Any:
     value = np.zeros(1, np.float32) if read is None else read.array
     logical = "" if read is None else read.logical
     if value.size != 1:
-        node.error("ConstantOfShape: attribute 'value' must have one element", found=str(value.size))
+        node.error("attribute 'value' must have one element", found=str(value.size))
     dims, item = node.ints(0, sizes=True), value.reshape(-1)[0]
     if all(isinstance(d, int) for d in dims) and s.product(dims) <= MAX_FOLDED:
         return Value.of_array(np.full([int(d) for d in dims], item, value.dtype)).as_kind(logical)
@@ -67,7 +66,7 @@ def _range(node: Node) -> Any:
     if all(b is not None for b in bounds):
         start, limit, delta = (b.reshape(-1)[0] for b in bounds)  # type: ignore[union-attr]
         if delta == 0:
-            node.error("Range: its step is 0")
+            node.error("its step is 0")
         count = max(int(np.ceil((float(limit) - float(start)) / float(delta))), 0)
         if count <= MAX_FOLDED:
             wide = _range_dtype(node, dtype)
@@ -131,7 +130,7 @@ def _float_range(node: Node, dtype: str) -> Any:
 def _one_hot(node: Node) -> Any:
     depth = node.graph.ints(_integral(node, 1), sizes=True)
     if len(depth) != 1:
-        node.error("OneHot: its depth is not one number", found=f"{len(depth)} elements")
+        node.error("its depth is not one number", found=f"{len(depth)} elements")
     node.require_between("depth", depth[0], 1, None)
     node.require_shape(2, [2])
     rank = node.ndim() + 1

@@ -17,9 +17,7 @@ def _gradient(node: Node) -> Any:
     xs, zs, y = node.attr("xs"), node.attr("zs", []), node.attr("y")
     names = [*xs, *zs]
     if len(names) != len(node.inputs):
-        node.error(
-            "Gradient: as many inputs as names in 'xs' and 'zs'", expected=str(len(names)), found=str(len(node.inputs))
-        )
+        node.error("as many inputs as names in 'xs' and 'zs'", expected=str(len(names)), found=str(len(node.inputs)))
     graph = node.graph
     inner = from_onnx(_between(node, names, y))
     func: Any = Gradient("main", require_grads=list(inner["main"].params[: len(xs)]))(inner)["main_adjoint"]  # type: ignore[attr-defined]
@@ -43,7 +41,7 @@ def _between(node: Node, names: list[str], y: str) -> Any:
         if name in weights:
             used[name] = weights[name]
         elif name not in maker:
-            node.error("Gradient: the result needs a value that is not in 'xs' or 'zs'", found=f"'{name}'")
+            node.error("the result needs a value that is not in 'xs' or 'zs'", found=f"'{name}'")
         elif id(maker[name]) not in needed:
             needed.add(id(maker[name]))
             waiting += maker[name].input

@@ -20,6 +20,7 @@ from weft.frontend.onnx.value import MAX_ELEMENTS, Dim, Value, as_dim
 from weft.relax import Var as RelaxVar
 from weft.relax import op as relax_op
 from weft.relax.transform.fold_constant import evaluate
+from weft.spelling import take_name
 
 
 def identifier(name: str, default: str = "x") -> str:
@@ -78,12 +79,7 @@ class Graph(Emitter):
 
     def fresh(self, hint: str) -> str:
         """Return a name for a symbolic dimension or parameter that is not in use."""
-        name, n = identifier(hint), 0
-        while name in self._names:
-            n += 1
-            name = f"{identifier(hint)}_{n}"
-        self._names.add(name)
-        return name
+        return take_name(identifier(hint), self._names)
 
     def names_in_use(self) -> frozenset[str]:
         """Return the names given so far, to tell later variables from earlier ones."""

@@ -302,7 +302,7 @@ def _convert(graph: Graph, proto: Any, where: str) -> None:
             scope.values[name] = value
     for name in proto.output:
         if name and name not in scope.values:
-            node.unsupported(f"{proto.op_type}: its output '{name}' is not computed")
+            node.unsupported(f"its output '{name}' is not computed")
 
 
 def _converted(node: Node, domain: str) -> Any:

@@ -21,7 +21,7 @@ def _indices(node: Node, size: Dim) -> Any:
 def _gather(node: Node) -> Any:
     axis = node.axis(node.attr("axis", 0))
     if node.ndim() == 0:
-        node.error("Gather: its data has no dimensions", expected="at least 1")
+        node.error("its data has no dimensions", expected="at least 1")
     return node.op("take", node.x(0), _indices(node, node.shape()[axis]), axis=axis)
 
 
@@ -41,9 +41,7 @@ def _tuples(node: Node) -> Any:
     depth = node.shape(1)[-1]
     if not isinstance(depth, int):
         node.unsupported(
-            f"{node.op_type}: the length of its index tuples is not known",
-            expected="a constant last dimension",
-            found=str(depth),
+            "the length of its index tuples is not known", expected="a constant last dimension", found=str(depth)
         )
     return node.x(1)
 
@@ -54,11 +52,7 @@ _REDUCTION = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max":
 def _reduction(node: Node) -> str:
     reduction = node.attr("reduction", "none")
     if reduction not in _REDUCTION:
-        node.error(
-            f"{node.op_type}: attribute 'reduction' has an unknown value",
-            expected=", ".join(_REDUCTION),
-            found=reduction,
-        )
+        node.error("attribute 'reduction' has an unknown value", expected=", ".join(_REDUCTION), found=reduction)
     return _REDUCTION[reduction]
 
 
@@ -78,13 +72,11 @@ def _scatter_nd(node: Node) -> Any:
 def _reverse_sequence(node: Node) -> Any:
     axes = {"seq_axis": node.attr("time_axis", 0), "batch_axis": node.attr("batch_axis", 1)}
     if sorted(axes.values()) != [0, 1]:
-        node.error("ReverseSequence: wrong axes", expected="0 and 1, in some order", found=str([*axes.values()]))
+        node.error("wrong axes", expected="0 and 1, in some order", found=str([*axes.values()]))
     count, batch = node.shape(1), node.shape()[axes["batch_axis"]] if node.ndim() > 1 else 0
     if node.ndim() < 2 or len(count) != 1 or (s.is_known(count[0], batch) and count[0] != batch):
-        node.error(
-            "ReverseSequence: there is not one length for each sequence", expected=f"({batch},)", found=f"{count}"
-        )
+        node.error("there is not one length for each sequence", expected=f"({batch},)", found=f"{count}")
     lengths, time = node.const(1), node.shape()[axes["seq_axis"]]
     if lengths is not None and s.is_known(time) and lengths.size and not 0 <= lengths.min() <= lengths.max() <= time:
-        node.error("ReverseSequence: a length is out of range", expected=f"0..{time}", found=str(lengths.tolist()))
+        node.error("a length is out of range", expected=f"0..{time}", found=str(lengths.tolist()))
     return node.op("reverse_sequence", node.x(0), node.x(1), **axes)

@@ -18,9 +18,7 @@ from weft.frontend.onnx.value import Dim, Value
 
 def _require_divisible(node: Node, what: str, found: Dim, divisor: int) -> None:
     if divisor < 1:
-        node.error(
-            f"{node.op_type}: the number that divides the {what} is wrong", expected="at least 1", found=str(divisor)
-        )
+        node.error(f"the number that divides the {what} is wrong", expected="at least 1", found=str(divisor))
     whole = s.multiply(s.divide(found, divisor), divisor)
     node.require_equal(f"{what} (a multiple of {divisor})", found, whole)
 

@@ -43,7 +43,7 @@ def transformed(node: Node, x: ir.Expr, transform: str) -> Any:
     if transform == "PROBIT":
         return _probit(node, x)
     node.error(
-        f"{node.op_type}: an unknown transformation of scores",
+        "an unknown transformation of scores",
         found=transform,
         expected="NONE, SOFTMAX, LOGISTIC, SOFTMAX_ZERO or PROBIT",
     )
@@ -66,7 +66,7 @@ def class_labels(node: Node) -> Value:
         return node.graph.texts_value(texts)
     numbers = node.attr("classlabels_ints") or node.attr("classlabels_int64s") or []
     if not numbers:
-        node.error(f"{node.op_type}: it has no class labels")
+        node.error("it has no class labels")
     return Value.of_array(np.array(numbers, np.int64))
 
 
@@ -96,7 +96,7 @@ def classified(
                 scores = transformed(node, scores, transform)
     else:
         if count != labels.shape[0]:
-            node.error(f"{node.op_type}: as many scores as labels", expected=str(labels.shape[0]), found=str(count))
+            node.error("as many scores as labels", expected=str(labels.shape[0]), found=str(count))
         index = node.op("argmax", scores, axis=1, keepdims=False, dtype="int64")
         scores = transformed(node, scores, transform)
     numbers = labels.array if labels.logical == "int64" else None
@@ -116,7 +116,7 @@ def _rows(node: Node) -> Any:
 
 def _matrix(node: Node, values: Any, rows: int, what: str) -> Any:
     if rows < 1 or len(values) % rows:
-        node.error(f"{node.op_type}: {what} do not make {rows} rows", found=f"{len(values)} numbers")
+        node.error(f"{what} do not make {rows} rows", found=f"{len(values)} numbers")
     return np.asarray(values, np.float32).reshape(rows, -1)
 
 
@@ -166,7 +166,7 @@ def _kernel(node: Node, x: Any, vectors: Any) -> Any:
         return node.op("power", inner, node.scalar(degree, "float32"))
     if kind == "SIGMOID":
         return node.op("tanh", inner)
-    node.error(f"{node.op_type}: an unknown kernel", expected="LINEAR, POLY, RBF or SIGMOID", found=kind)
+    node.error("an unknown kernel", expected="LINEAR, POLY, RBF or SIGMOID", found=kind)
 
 
 @converter("SVMRegressor", domain=_ML)
@@ -249,7 +249,7 @@ def _scaler(node: Node) -> Any:
 def _normalizer(node: Node) -> Any:
     norm, x = node.attr("norm", "MAX"), node.astype(node.x(), "float32")
     if norm not in ("MAX", "L1", "L2"):
-        node.error("Normalizer: an unknown norm", expected="MAX, L1 or L2", found=norm)
+        node.error("an unknown norm", expected="MAX, L1 or L2", found=norm)
     values = node.op("multiply", x, x) if norm == "L2" else x if norm == "MAX" else node.op("abs", x)
     total = node.op("max" if norm == "MAX" else "sum", values, axis=(-1,), keepdims=True)
     total = node.op("sqrt", total) if norm == "L2" else total
@@ -270,7 +270,7 @@ def _imputer(node: Node) -> Any:
     values = node.attr("imputed_value_floats" if is_float else "imputed_value_int64s", [])
     missing = node.attr("replaced_value_float" if is_float else "replaced_value_int64", 0)
     if not values:
-        node.error("Imputer: it has no values to put in")
+        node.error("it has no values to put in")
     if len(values) > 1:
         node.require_equal("one value for each feature", node.shape()[-1], len(values))
     x = node.x()
@@ -346,7 +346,7 @@ def _label_encoder(node: Node) -> Any:
         return _mapped(node, texts, list(range(len(texts))))
     keys, values = (_listed(node, name, _LISTS) for name in ("keys", "values"))
     if keys is None or values is None:
-        node.error("LabelEncoder: it has no keys or values")
+        node.error("it has no keys or values")
     rest = _listed(node, "default", _ONES)
     if rest is None or rest.logical != values.logical:
         rest = constant_list(node, _DEFAULTS.get(values.logical, 0), values.logical)
@@ -357,7 +357,7 @@ def encoded(node: Node, keys: Value, values: Value, default: Value) -> Value:
     """The value whose key an element of the first input is, or the default; all of them are constants."""
     table, found, rest = (np.asarray(v.array).reshape(-1) for v in (keys, values, default))
     if (keys.logical == "string") != (node.logical() == "string"):
-        node.error(f"{node.op_type}: keys of another type", expected=node.logical(), found=keys.logical)
+        node.error("keys of another type", expected=node.logical(), found=keys.logical)
     span = table.max(initial=0).item() - table.min(initial=0).item()  # of texts, some of the model's
     dense = keys.logical == "string" or (table.dtype.kind == "i" and span <= 4 * len(table) + 1024)
     find = _found_in_table if dense else _found_by_order
@@ -428,6 +428,6 @@ def _cast_map(node: Node) -> Any:
     dtype = _CASTS.get(node.attr("cast_to", "TO_FLOAT"))
     form = node.attr("map_form", "DENSE")
     if dtype is None or form not in ("DENSE", "SPARSE"):
-        node.error("CastMap: an unknown form", expected=", ".join(_CASTS), found=node.attr("cast_to", ""))
+        node.error("an unknown form", expected=", ".join(_CASTS), found=node.attr("cast_to", ""))
     attrs = {"map_form": form, "dtype": dtype, "max_map": node.attr("max_map", 1)}
     return node.host("CastMap", node.inputs, [Kind("tensor", dtype, 2)], **attrs)

@@ -35,7 +35,7 @@ def _loop(node: Node) -> Any:
     body, carried = node.attr("body"), [node.value(i) for i in range(2, len(node.inputs))]
     if len(body.input) != len(carried) + 2 or len(body.output) != len(node.proto.output) + 1:
         node.error(
-            "Loop: its body has a wrong number of inputs or outputs",
+            "its body has a wrong number of inputs or outputs",
             expected=f"{len(carried) + 2} and {len(node.proto.output) + 1}",
             found=f"{len(body.input)} and {len(body.output)}",
         )
@@ -70,7 +70,7 @@ def _check_one_value(node: Node, i: int) -> None:
     value = node.value(i)
     if any(s.is_known(d) and d != 1 for d in value.shape):
         node.error(
-            f"Loop: its {('trip count', 'condition')[i]} is not one value",
+            f"its {('trip count', 'condition')[i]} is not one value",
             expected="one element",
             found=f"shape ({', '.join(map(str, value.shape))})",
         )
@@ -86,10 +86,10 @@ def _scan(node: Node) -> Any:
 def _batched_scan(node: Node) -> Any:
     """The form of opset 8: every input has an axis for a batch, whose elements are scanned one by one."""
     if node.has(0):
-        node.unsupported("Scan: sequences of different lengths are not supported", expected="no first input")
+        node.unsupported("sequences of different lengths are not supported", expected="no first input")
     batch = node.shape(1)[0]
     if not isinstance(batch, int) or batch < 1:
-        node.unsupported("Scan: the batch of opset 8 must be known before the model runs", found=str(batch))
+        node.unsupported("the batch of opset 8 must be known before the model runs", found=str(batch))
     rows = []
     for b in range(batch):
         parts = [

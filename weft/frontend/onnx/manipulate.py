@@ -21,7 +21,7 @@ from weft.ir import PrimExpr, shape_expr
 @converter("Reshape")
 def _reshape(node: Node) -> Any:
     if not node.has(1):
-        node.error("Reshape: its input 'shape' is missing", expected="the new shape as a tensor")
+        node.error("its input 'shape' is missing", expected="the new shape as a tensor")
     x, given = node.x(), node.ints(1)
     own = list(node.shape())
     allow_zero = bool(node.attr("allowzero", 0))
@@ -33,24 +33,24 @@ def _reshape(node: Node) -> Any:
         if isinstance(d, int) and d == 0 and not allow_zero:
             if i >= len(own):
                 node.error(
-                    "Reshape: a 0 copies a dimension that the input does not have",
+                    "a 0 copies a dimension that the input does not have",
                     expected=f"at most {len(own)} dimensions before it",
                     found=f"position {i}",
                 )
             d = own[i]
         elif isinstance(d, int) and d < -1:
-            node.error("Reshape: a dimension is negative", expected="-1 or more", found=str(d))
+            node.error("a dimension is negative", expected="-1 or more", found=str(d))
         dims.append(d)
     unknown = [i for i, d in enumerate(dims) if isinstance(d, int) and d == -1]
     if len(unknown) > 1:
-        node.error("Reshape: more than one dimension is -1", found=str(given))
+        node.error("more than one dimension is -1", found=str(given))
     if unknown:
         if allow_zero and 0 in dims:
-            node.error("Reshape: a dimension is -1 beside one of 0", found=str(given))
+            node.error("a dimension is -1 beside one of 0", found=str(given))
         rest = [d for i, d in enumerate(dims) if i != unknown[0]]
         dims[unknown[0]] = _remaining(node, own, rest)
     elif all(isinstance(d, int) for d in (*own, *dims)) and s.product(own) != s.product(dims):
-        node.error("Reshape: the number of elements changes", expected=f"{s.product(own)} elements", found=f"{dims}")
+        node.error("the number of elements changes", expected=f"{s.product(own)} elements", found=f"{dims}")
     return node.reshape(x, dims)
 
 
@@ -63,7 +63,7 @@ def _remaining(node: Node, own: Sequence[Dim], rest: Sequence[Dim]) -> Dim:
         return quotient
     total, known = s.product(own), s.product(rest)
     if isinstance(total, int) and isinstance(known, int):
-        node.error("Reshape: the elements do not divide", expected=f"a multiple of {known}", found=f"{total} elements")
+        node.error("the elements do not divide", expected=f"a multiple of {known}", found=f"{total} elements")
     return s.divide(total, known)
 
 
@@ -122,7 +122,7 @@ def _squeeze(node: Node) -> Any:
 def _unsqueeze(node: Node) -> Any:
     axes = node.axes()
     if axes is None:
-        node.error("Unsqueeze: its axes are missing")
+        node.error("its axes are missing")
     rank = node.ndim() + len(axes)
     over = node.distinct_axes(axes, rank)
     if not node.is_static(over):
@@ -136,7 +136,7 @@ def _transpose(node: Node) -> Any:
     perm = node.attr("perm", list(range(node.ndim()))[::-1])
     if sorted(perm) != list(range(node.ndim())):
         node.error(
-            "Transpose: attribute 'perm' is no permutation of the axes",
+            "attribute 'perm' is no permutation of the axes",
             expected=f"0..{node.ndim() - 1} in some order",
             found=str(perm),
         )
@@ -185,7 +185,7 @@ def _split(node: Node) -> Any:
     total = node.shape()[axis]
     if node.attr("num_outputs", count) != count:
         node.error(
-            "Split: attribute 'num_outputs' is not the number of outputs",
+            "attribute 'num_outputs' is not the number of outputs",
             expected=str(count),
             found=str(node.attr("num_outputs")),
         )
@@ -199,7 +199,7 @@ def _split(node: Node) -> Any:
             node.require_equal("the dimension does not divide evenly", total, s.multiply(chunk, count))
         node.require_between("the size of the last part", lengths[-1], 0, None)
     if len(lengths) != count:
-        node.error("Split: the number of lengths and of outputs differ", expected=str(count), found=str(len(lengths)))
+        node.error("the number of lengths and of outputs differ", expected=str(count), found=str(len(lengths)))
     ends = [*accumulate(lengths, s.add)]
     node.require_equal("the lengths do not add up", ends[-1], total)
     x = node.x()
@@ -217,7 +217,7 @@ def _slice(node: Node) -> Any:
     steps = steps if steps is not None else [1] * len(starts)
     if not len(starts) == len(ends) == len(axes) == len(steps):
         node.error(
-            "Slice: starts, ends, axes and steps differ in length",
+            "starts, ends, axes and steps differ in length",
             found=f"{len(starts)}, {len(ends)}, {len(axes)}, {len(steps)}",
         )
     for step in steps:
@@ -329,7 +329,7 @@ def _broadcast(a: Dim, b: Dim) -> Dim:
 def _tile(node: Node) -> Any:
     x, repeats, own = node.x(), node.ints(1, sizes=True), node.shape()
     if len(repeats) != len(own):
-        node.error("Tile: the number of repeats and the rank differ", expected=str(len(own)), found=str(len(repeats)))
+        node.error("the number of repeats and the rank differ", expected=str(len(own)), found=str(len(repeats)))
     if all(isinstance(r, int) for r in repeats):
         return x if all(r == 1 for r in repeats) else node.op("tile", x, repeats=tuple(repeats))
     pairs = [d for r, n in zip(repeats, own, strict=True) for d in (r, n)]
@@ -347,11 +347,9 @@ def _pad(node: Node) -> Any:
     pads = node.attr("pads") if node.opset < 11 else node.ints(1)
     axes = node.ints(3) if node.has(3) else list(range(rank))
     if len(pads) != 2 * len(axes):
-        node.error(
-            "Pad: a wrong number of pads", expected=f"{2 * len(axes)} for {len(axes)} axes", found=str(len(pads))
-        )
+        node.error("a wrong number of pads", expected=f"{2 * len(axes)} for {len(axes)} axes", found=str(len(pads)))
     if mode not in ("constant", "reflect", "edge", "wrap"):
-        node.error("Pad: attribute 'mode' has an unknown value", expected="constant, reflect, edge or wrap", found=mode)
+        node.error("attribute 'mode' has an unknown value", expected="constant, reflect, edge or wrap", found=mode)
     axes = node.distinct_axes(axes)
     for p in pads:
         if not s.is_known(p):  # so that no sum overflows

@@ -40,7 +40,7 @@ def _einsum(node: Node) -> Any:
     terms = equation.split("->")[0].split(",")
     if len(terms) != len(node.inputs):
         node.error(
-            "Einsum: its equation does not fit its inputs",
+            "its equation does not fit its inputs",
             expected=f"{len(terms)} inputs for '{equation}'",
             found=str(len(node.inputs)),
         )

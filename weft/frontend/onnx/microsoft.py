@@ -169,7 +169,7 @@ def activated(node: Node, x: ir.Expr, params: list[float]) -> Any:
     if not name:
         return x
     if name not in _ACTIVATIONS:
-        node.unsupported(f"{node.op_type}: an unknown activation", expected=", ".join(_ACTIVATIONS), found=name)
+        node.unsupported("an unknown activation", expected=", ".join(_ACTIVATIONS), found=name)
     if name == "Clip":
         return node.op("clip", x, min=params[0], max=params[1])
     return call(node, name, x, **dict(zip(_ACTIVATIONS[name], params, strict=False)))
@@ -219,7 +219,7 @@ def _matmul_nbits(node: Node) -> Any:
     """A product with weights of 2, 4 or 8 bits in blocks along the sum, each with a scale and a zero point."""
     bits, block, k, n = (node.attr(name, 4) for name in ("bits", "block_size", "K", "N"))
     if bits not in (2, 4, 8) or node.attr("weight_prepacked", 0):
-        node.unsupported("MatMulNBits: weights of 2, 4 or 8 bits as they are", found=f"{bits} bits")
+        node.unsupported("weights of 2, 4 or 8 bits as they are", found=f"{bits} bits")
     blocks = -(-k // block)
     node.require_equal("the number of weights", s.product(node.shape(1)), n * blocks * block * bits // 8)
     constants = all(node.const(i) is not None for i in (1, 2, 3) if node.has(i))

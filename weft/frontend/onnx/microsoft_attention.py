@@ -57,7 +57,7 @@ def _padding(node: Node, i: int, batch: Dim, total: Dim, dtype: str) -> Any:
             valid = node.op("logical_and", valid, node.op("greater_equal", line, first))
         return node.reshape(_added(node, valid, dtype), [batch, 1, 1, total])
     if rank not in (2, 3):
-        node.unsupported(f"{node.op_type}: a mask of this rank is not supported", expected="1 to 3", found=str(rank))
+        node.unsupported("a mask of this rank is not supported", expected="1 to 3", found=str(rank))
     valid = node.op("not_equal", mask, node.scalar(0, node.dtype(i)))
     node.require_equal("the mask's keys", node.shape(i)[-1], total)
     return node.reshape(_added(node, valid, dtype), [batch, 1, node.shape(i)[1] if rank == 3 else 1, total])
@@ -115,7 +115,7 @@ def _inputs(node: Node, heads: int) -> tuple[Any, Any, Any]:
             begin = end
         return parts[0], parts[1], parts[2]
     if node.has(3):
-        node.unsupported("MultiHeadAttention: a bias of packed keys is not supported")
+        node.unsupported("a bias of packed keys is not supported")
     return parts[0], parts[1], parts[2]
 
 
@@ -189,7 +189,7 @@ def _rotated(node: Node, cos: Any, sin: Any, places: Any = None) -> Any:
         half = node.shape(2)[1]
         heads = s.divide(node.shape()[2], s.multiply(half, 2))
         if not s.is_known(heads):
-            node.unsupported("RotaryEmbedding: the number of heads is not known")
+            node.unsupported("the number of heads is not known")
     return calls(
         node,
         "RotaryEmbedding",
@@ -208,10 +208,10 @@ def _rotated(node: Node, cos: Any, sin: Any, places: Any = None) -> Any:
 def _multimodal_rotary(node: Node) -> Any:
     """Rotation by three places of each token, each of which has its sections of the angles, apart or in turns."""
     if node.attr("is_packed_batching", 0) or node.attr("scale", 1.0) != 1.0:
-        node.unsupported("MRotaryEmbedding: packed batches and scales are not supported")
+        node.unsupported("packed batches and scales are not supported")
     sections, half = node.attr("mrope_section"), node.shape(2)[1]
     if len(sections) != 3 or min(sections) < 0 or not s.same(sum(sections), half):
-        node.error("MRotaryEmbedding: three sections fill the tables' rows", expected=str(half), found=str(sections))
+        node.error("three sections fill the tables' rows", expected=str(half), found=str(sections))
     stream = np.repeat(np.arange(3), sections)
     if node.attr("mrope_layout", 0):
         stream[:] = 0
@@ -236,10 +236,10 @@ def _multimodal_rotary(node: Node) -> Any:
 def _group_query(node: Node) -> Any:
     """Attention of groups of queries that share keys, behind caches that each sequence fills by its own length."""
     if node.attr("kv_cache_bit_width", 0) or any(node.attr(f"{k}_quant_type", "NONE") != "NONE" for k in "kv"):
-        node.unsupported("GroupQueryAttention: quantised caches are not supported")
+        node.unsupported("quantised caches are not supported")
     shown = node.attr("qk_output", 0)  # the scores: 1 before and 2 after the softmax
     if shown not in (0, 1, 2):
-        node.unsupported("GroupQueryAttention: an unknown 'qk_output'", expected="0, 1 or 2", found=str(shown))
+        node.unsupported("an unknown 'qk_output'", expected="0, 1 or 2", found=str(shown))
     heads, groups = node.attr("num_heads"), node.attr("kv_num_heads")
     q, k, v = _grouped_inputs(node, heads, groups)
     batch, _, length, _ = node.dims(q)
@@ -349,16 +349,16 @@ def _allowed(node: Node, heads: int) -> Any:
     """Return (layouts, blocks, blocks), whether a block of queries sees one of keys."""
     rows, columns = node.const(5), node.const(6)
     if rows is None or columns is None:
-        node.unsupported("SparseAttention: the blocks that see each other must be constants")
+        node.unsupported("the blocks that see each other must be constants")
     layouts, count = rows.shape[0], rows.shape[1] - 1
     table = np.zeros((layouts, count, count), bool)
     for layout, block in np.ndindex(layouts, count):
         seen = columns[layout, rows[layout, block] : rows[layout, block + 1]]
         if len(seen) and not 0 <= seen.min() <= seen.max() < count:
-            node.error("SparseAttention: a block that there is not", expected=f"0..{count - 1}", found=str(seen))
+            node.error("a block that there is not", expected=f"0..{count - 1}", found=str(seen))
         table[layout, block, seen] = True
     if heads % layouts:
-        node.error("SparseAttention: heads are a multiple of the layouts", expected=str(layouts), found=str(heads))
+        node.error("heads are a multiple of the layouts", expected=str(layouts), found=str(heads))
     return constant(table)
 
 

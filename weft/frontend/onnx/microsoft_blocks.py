@@ -27,13 +27,11 @@ _NF4 = np.array(_QUANTILES.split(), np.float32)
 def _gather_blocks(node: Node) -> Any:
     """Gather integers, their scales and zero points, and multiply what was gathered; a place outside gives zeros."""
     if node.dtype(0) not in ("int8", "uint8"):
-        node.unsupported(
-            "GatherBlockQuantized: its data are integers", expected="int4, uint4 or uint8", found=node.logical(0)
-        )
+        node.unsupported("its data are integers", expected="int4, uint4 or uint8", found=node.logical(0))
     rank, packed = node.ndim(), node.logical(0) == "uint8"
     along, gathered = node.axis(node.attr("quantize_axis", 1)), node.axis(node.attr("gather_axis", 0))
     if packed and gathered == rank - 1:
-        node.unsupported("GatherBlockQuantized: to gather along the axis of packed bytes is not supported")
+        node.unsupported("to gather along the axis of packed bytes is not supported")
     bits, group = node.attr("bits", 4), node.attr("block_size", 128)
     indices, size = node.x(1), node.shape()[gathered]
     zero, limit = node.scalar(0, node.dtype(1)), node.number(size, node.dtype(1))

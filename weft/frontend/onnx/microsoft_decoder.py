@@ -18,7 +18,7 @@ def _activated(node: Node, x: Any, default: str) -> Any:
     kind = node.attr("activation", default)
     known = {"silu": "nn.silu", "swish": "nn.silu", "sigmoid": "sigmoid", "none": ""}
     if kind not in known:
-        node.unsupported(f"{node.op_type}: an unknown activation", expected=", ".join(known), found=kind)
+        node.unsupported("an unknown activation", expected=", ".join(known), found=kind)
     return node.op(known[kind], x) if known[kind] else x
 
 
@@ -108,11 +108,11 @@ def _linear_attention_gate(node: Node) -> Any:
 )
 def _linear_attention(node: Node) -> Any:
     if node.attr("state_window", 0):
-        node.unsupported("LinearAttention: 'state_window' is not supported", expected="0")
+        node.unsupported("'state_window' is not supported", expected="0")
     heads, groups = node.attr("q_num_heads"), node.attr("kv_num_heads")
     if heads % groups:
         node.unsupported(
-            "LinearAttention: more heads of keys than of queries are not supported",
+            "more heads of keys than of queries are not supported",
             expected=f"a multiple of {groups} heads of queries",
             found=str(heads),
         )
@@ -126,12 +126,11 @@ def _causal_conv(node: Node) -> Any:
     """A convolution of each channel with its past, whose end is what the next call continues."""
     if node.attr("ndim", 1) != 1 or node.attr("state_window", 0):
         node.unsupported(
-            "CausalConvWithState: several dimensions and windows of states are not supported",
-            expected="ndim 1, state_window 0",
+            "several dimensions and windows of states are not supported", expected="ndim 1, state_window 0"
         )
     channels, _, size = node.shape(1)
     if not s.is_known(channels, size):
-        node.unsupported("CausalConvWithState: the size of its weights must be known before the model runs")
+        node.unsupported("the size of its weights must be known before the model runs")
     dilation, last, shape = node.attr("dilation", 1), bool(node.attr("channels_last", 0)), node.shape()
     past = (size - 1) * dilation
     x = node.x()
@@ -207,7 +206,7 @@ def _matmul_integer16(node: Node) -> Any:
 def _cdist(node: Node) -> Any:
     metric = node.attr("metric", "sqeuclidean")
     if metric not in ("sqeuclidean", "euclidean"):
-        node.unsupported("CDist: an unknown metric", expected="sqeuclidean or euclidean", found=metric)
+        node.unsupported("an unknown metric", expected="sqeuclidean or euclidean", found=metric)
     (rows, width), (others, _) = node.shape(0), node.shape(1)
     apart = node.op("subtract", node.reshape(node.x(0), [rows, 1, width]), node.reshape(node.x(1), [1, others, width]))
     total = node.op("sum", node.op("multiply", apart, apart), axis=(2,), keepdims=False)

@@ -47,7 +47,7 @@ def _moe(node: Node) -> Any:
 def _qmoe(node: Node) -> Any:
     if node.attr("quant_type", "int") != "int" or node.attr("weights_prepacked", -1) == 1:
         node.unsupported(
-            "QMoE: weights of another format are not supported",
+            "weights of another format are not supported",
             expected="quant_type='int', not prepacked",
             found=str(node.attr("quant_type", "int")),
         )
@@ -57,7 +57,7 @@ def _qmoe(node: Node) -> Any:
             return None
         bits = node.attr(f"fc{i + 1}_expert_weight_bits", node.attr("expert_weight_bits", 4))
         if bits not in (2, 4, 8):
-            node.unsupported("QMoE: weights have 2, 4 or 8 bits", found=f"{bits} bits")
+            node.unsupported("weights have 2, 4 or 8 bits", found=f"{bits} bits")
         return lambda chosen: (_dequantised(node, 2 + 3 * i, 11 + i, bits, chosen), _bias(node, 4 + 3 * i, chosen))
 
     return _mixture(node, [layer(i) for i in range(3)])
@@ -86,7 +86,7 @@ def _dequantised(node: Node, i: int, zeros: int, bits: int, chosen: Any) -> Any:
     blocks = node.dims(scales)[2]
     group = columns if per_row else node.attr("block_size")
     if not s.is_known(columns, group):
-        node.unsupported("QMoE: the size of its weights must be known before the model runs")
+        node.unsupported("the size of its weights must be known before the model runs")
     if node.has(zeros):
         shift = unpacked(node, _of(node, node.x(zeros), chosen), bits)
         axis = len(shift.ty.shape) - 1
@@ -101,21 +101,17 @@ def _mixture(node: Node, layers: Sequence[Layer | None]) -> Any:
     """Mix the chosen experts' results; few rows read only the weights that they need."""
     kind, fusion, count = node.attr("activation_type", "relu"), node.attr("swiglu_fusion", 0), node.attr("k", 1)
     if kind not in (*_PLAIN, "identity", "swiglu"):
-        node.unsupported(
-            f"{node.op_type}: an unknown activation", expected=", ".join((*_PLAIN, "identity", "swiglu")), found=kind
-        )
+        node.unsupported("an unknown activation", expected=", ".join((*_PLAIN, "identity", "swiglu")), found=kind)
     for name in ("use_sparse_mixer", "swiglu_limit_after_activation"):
         if node.attr(name, 0):
-            node.unsupported(f"{node.op_type}: '{name}' is not supported")
+            node.unsupported(f"'{name}' is not supported")
     if (layers[2] is not None) != (kind == "swiglu" and fusion == 0):
-        node.unsupported(
-            f"{node.op_type}: a third layer goes with activation 'swiglu' that is not fused, and only there"
-        )
+        node.unsupported("a third layer goes with activation 'swiglu' that is not fused, and only there")
     experts = next((d for d in (node.shape(1)[1], node.shape(2)[0]) if isinstance(d, int)), node.shape(1)[1])
     node.require_equal("experts of the router", node.shape(1)[1], experts)
     if not isinstance(experts, int) or not 1 <= count <= experts:
         node.error(
-            f"{node.op_type}: the number of experts is wrong",
+            "the number of experts is wrong",
             expected="1 <= k <= experts, which are known",
             found=f"k = {count} of {experts}",
         )

@@ -31,7 +31,7 @@ def _reorder_input(node: Node) -> Any:
     x = node.permute(node.x(), [0, 3, 1, 2]) if node.attr("channels_last", 0) else node.x()
     channels = node.dims(x)[1]
     if not s.is_known(channels):
-        node.unsupported("ReorderInput: the number of channels is not known")
+        node.unsupported("the number of channels is not known")
     return padded(node, x, [0] * 4, [0, -channels % _block(), 0, 0], "constant", 0) if channels % _block() else x
 
 
@@ -46,12 +46,12 @@ def _reorder_output(node: Node) -> Any:
 def _conv(node: Node) -> Any:
     given, group = node.const(1), node.attr("group", 1)
     if given is None or given.ndim != 4:
-        node.unsupported("Conv (com.microsoft.nchwc): its weights must be constants of four dimensions")
+        node.unsupported("its weights (com.microsoft.nchwc) must be constants of four dimensions")
     outputs, inputs, *window = given.shape
     block = _block()
     if outputs % block:
         node.error(
-            "Conv (com.microsoft.nchwc): the model was optimised for another kind of processor",
+            "the model (com.microsoft.nchwc) was optimised for another kind of processor",
             expected=f"blocks of {block} channels",
             found=f"{outputs} channels",
         )

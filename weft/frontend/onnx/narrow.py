@@ -57,7 +57,7 @@ def _power_of_two(node: Node, x: Any) -> Any:
     """Round to a power of two, up unless ``round_mode`` says otherwise; 0 becomes the least one."""
     mode = node.attr("round_mode", "up")
     if mode not in ("up", "down", "nearest"):
-        node.error("Cast: an unknown way to round", expected="up, down or nearest", found=mode)
+        node.error("an unknown way to round", expected="up, down or nearest", found=mode)
     bits = node.op("reinterpret", node.op("abs", x), dtype="uint32")
     exponent = node.op("right_shift", bits, node.scalar(23, "uint32"))
     rest = node.op("bitwise_and", bits, node.scalar((1 << 23) - 1, "uint32"))

@@ -48,12 +48,12 @@ class Node(Emitter):
     # --- errors -------------------------------------------------------------------------------------------------------
 
     def error(self, what: str, **details: Any) -> NoReturn:
-        """Raise an error at this node."""
-        raise ModelImportError(what, where=self.where, **details)
+        """Raise an error at this node, which begins with its operator."""
+        raise ModelImportError(f"{self.op_type}: {what}", where=self.where, **details)
 
     def unsupported(self, what: str, **details: Any) -> NoReturn:
-        """Raise an error about something valid that Weft does not have."""
-        raise UnsupportedOperator(what, where=self.where, **details)
+        """Raise an error about something valid that Weft does not have, which begins with the node's operator."""
+        raise UnsupportedOperator(f"{self.op_type}: {what}", where=self.where, **details)
 
     # --- attributes ---------------------------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class Node(Emitter):
         values = self.graph.ints(self.value(i), sizes=sizes)
         for v in values if sizes else ():
             if s.is_known(v) and v < 0:
-                self.error(f"{self.op_type}: a size in input {i} is negative", expected="at least 0", found=str(v))
+                self.error(f"a size in input {i} is negative", expected="at least 0", found=str(v))
             self.require_between(f"a size in input {i}", v, 0, None)
         return values
 
@@ -123,7 +123,7 @@ class Node(Emitter):
         """Return the only element of integer input `i`."""
         values = self.ints(i, sizes=sizes)
         if len(values) != 1:
-            self.error(f"{self.op_type}: input {i} is not one number", found=f"{len(values)} elements")
+            self.error(f"input {i} is not one number", found=f"{len(values)} elements")
         return values[0]
 
     def axes(self, i: int = 1, name: str = "axes") -> list[Dim] | None:
@@ -174,7 +174,7 @@ class Node(Emitter):
         types = [ir.AnyType() if k.form != "tensor" else ir.TensorType(None, k.storage, k.rank or 0) for k in outs]
         for k in outs:
             if k.form == "tensor" and k.rank is None:
-                self.unsupported(f"{self.op_type}: the rank of its result is not known before the model runs")
+                self.unsupported("the rank of its result is not known before the model runs")
         ty = types[0] if len(types) == 1 else ir.TupleType(tuple(types))
         result = graph.emit(call_pure_packed(HOST_FUNCTION, json.dumps(about), *map(graph.expr, values), ty_args=ty))
         fields = [result] if len(types) == 1 else graph.fields(result)
@@ -236,7 +236,7 @@ class Node(Emitter):
         for a, b in zip(own, dims, strict=True):
             if s.is_known(a, b) and a != b:
                 self.error(
-                    f"{self.op_type}: dimensions that must agree do not",
+                    "dimensions that must agree do not",
                     expected=str(b),
                     found=f"{a} in shape ({', '.join(map(str, own))})",
                 )
@@ -266,7 +266,7 @@ class Node(Emitter):
         """
         if s.is_known(found, expected):
             if found != expected:
-                self.error(f"{self.op_type}: {what}", expected=str(expected), found=str(found))
+                self.error(f"{what}", expected=str(expected), found=str(found))
         elif not s.provably_equal(found, expected):
             self.graph.check_equal(f"{self.op_type}: {what}", s.to_expr(found), s.to_expr(expected), self.where, kind)
 
@@ -285,9 +285,7 @@ class Node(Emitter):
         """Require that input `i` can be repeated to a shape."""
         found = self.shape(i)
         if len(found) > len(shape):
-            self.error(
-                f"{self.op_type}: input {i} has too many dimensions", expected=str(len(shape)), found=str(len(found))
-            )
+            self.error(f"input {i} has too many dimensions", expected=str(len(shape)), found=str(len(found)))
         for axis, (f, e) in enumerate(zip(found, shape[len(shape) - len(found) :], strict=True)):
             repeated = s.choose(s.compare("Equal", f, 1), f, e)
             self.require_equal(f"dimension {axis} of input {i}, which is broadcast", f, repeated)
@@ -302,7 +300,7 @@ class Node(Emitter):
         """Require that input `i` has `low` dimensions, or up to `high`."""
         if not low <= self.ndim(i) <= (high or low):
             wanted = f"{low} dimensions" if not high else f"{low} or {high}" if high < math.inf else f"at least {low}"
-            self.error(f"{self.op_type}: input {i} has a wrong rank", expected=wanted, found=str(self.ndim(i)))
+            self.error(f"input {i} has a wrong rank", expected=wanted, found=str(self.ndim(i)))
 
     def require_shape(self, i: int, expected: Sequence[Dim]) -> None:
         """Require that input `i` has a shape."""

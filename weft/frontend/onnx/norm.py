@@ -37,7 +37,7 @@ def _batch_norm(node: Node) -> Any:
         return _training_batch_norm(node, epsilon, momentum)
     if len([o for o in node.proto.output if o]) > 1:
         node.unsupported(
-            "BatchNormalization in training mode of opset 7 to 13 cannot be compiled",
+            "training mode of opset 7 to 13 cannot be compiled",
             expected="one output",
             help="export the model for inference",
         )
@@ -134,7 +134,7 @@ def _layer_norm(node: Node) -> Any:
 def _lrn(node: Node) -> Any:
     size = node.attr("size")
     if size < 1 or size % 2 == 0:
-        node.error("LRN: attribute 'size' has a wrong value", expected="odd and positive", found=str(size))
+        node.error("attribute 'size' has a wrong value", expected="odd and positive", found=str(size))
     parameters = {"alpha": node.attr("alpha", 1e-4), "beta": node.attr("beta", 0.75), "bias": node.attr("bias", 1.0)}
     return node.op("nn.lrn", node.x(), size=size, axis=1, **parameters)
 
@@ -143,7 +143,7 @@ def _lrn(node: Node) -> Any:
 def _lp_norm(node: Node) -> Any:
     axis, p, x = node.axis(node.attr("axis", -1)), node.attr("p", 2), node.x()
     if p not in (1, 2):
-        node.error("LpNormalization: attribute 'p' has an unknown value", expected="1 or 2", found=str(p))
+        node.error("attribute 'p' has an unknown value", expected="1 or 2", found=str(p))
     total = node.op("sum", node.op("abs", x) if p == 1 else node.op("multiply", x, x), axis=(axis,), keepdims=True)
     length = total if p == 1 else node.op("sqrt", total)
     zero = node.op("equal", length, node.scalar(0, node.dtype()))

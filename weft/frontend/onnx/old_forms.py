@@ -63,9 +63,7 @@ def _broadcast(node: Node) -> None:
     start = rank - own if axis is None else axis + rank if axis < 0 else axis
     if not 0 <= start <= rank - own:
         node.error(
-            f"{node.op_type}: the second operand does not lie inside of the first",
-            found=f"axis {axis}",
-            expected=f"0..{rank - own}",
+            "the second operand does not lie inside of the first", found=f"axis {axis}", expected=f"0..{rank - own}"
         )
     shape = [*node.shape(1), *[1] * (rank - own - start)]
     if len(shape) != own:
@@ -86,7 +84,7 @@ def _for_inference(node: Node) -> None:
     drops_nothing = node.op_type == "Dropout" and node.attr("ratio", 0.5) == 0.0
     if not node.attr("is_test", 0) and not drops_nothing:
         node.unsupported(
-            f"{node.op_type} in training mode of opset 1 to 6 cannot be compiled",
+            "training mode of opset 1 to 6 cannot be compiled",
             expected="is_test=1",
             help="export the model for inference",
         )
@@ -99,7 +97,7 @@ def _cast(node: Node) -> None:
         number = onnx.TensorProto.DataType.items()
         known = {name: n for name, n in number}
         if to.upper() not in known:
-            node.error("Cast: an unknown element type", expected="a name such as FLOAT", found=to)
+            node.error("an unknown element type", expected="a name such as FLOAT", found=to)
         _set(node, "to", known[to.upper()])
 
 
@@ -136,7 +134,7 @@ def _split(node: Node) -> None:
     if node.has(1):
         sizes = node.const(1)
         if sizes is None:
-            node.unsupported("Split: sizes that are data are not supported before opset 13")
+            node.unsupported("sizes that are data are not supported before opset 13")
         _set(node, "split", [int(n) for n in sizes.reshape(-1)])
         node.inputs = node.inputs[:1]
 
@@ -163,5 +161,5 @@ def _upsample(node: Node) -> None:
 def _lp(node: Node) -> None:
     p = node.attr("p", 2)
     if float(p) != int(p):
-        node.unsupported(f"{node.op_type}: only whole norms are supported", found=str(p))
+        node.unsupported("only whole norms are supported", found=str(p))
     _set(node, "p", int(p))

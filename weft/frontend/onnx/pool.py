@@ -81,9 +81,7 @@ def pool_window(node: Node) -> Window:
             _require_some(node, size)
         if s.is_known(size, low, high) and size > 0 and size + low + high < extent:
             node.error(
-                f"{node.op_type}: the window is larger than the padded input",
-                expected=f"at most {size + low + high}",
-                found=str(extent),
+                "the window is larger than the padded input", expected=f"at most {size + low + high}", found=str(extent)
             )
     return window
 
@@ -134,7 +132,7 @@ def _average_of_counted(node: Node, x: Any, window: Window, grown: Window, inclu
 def _max_pool_with_indices(node: Node, x: Any, window: Window, ceil_mode: bool) -> Any:
     if not window.has_constant_pads:
         node.unsupported(
-            "MaxPool with indices needs constant padding", found=f"auto_pad {node.attr('auto_pad')} of a symbolic size"
+            "the indices need constant padding", found=f"auto_pad {node.attr('auto_pad')} of a symbolic size"
         )
     out = node.op(
         "nn.max_pool_with_indices",

@@ -32,9 +32,9 @@ _QUANTISED = {*_FLOAT8, *"uint8 int8 uint16 int16 uint4 int4 uint2 int2 float4_e
 def _quantize_linear(node: Node) -> Any:
     dtype = _attribute_dtype(node, "output_dtype", node.logical(2) if node.has(2) else "uint8")
     if dtype not in _QUANTISED:
-        node.unsupported("QuantizeLinear: cannot quantise to this type", found=dtype)
+        node.unsupported("cannot quantise to this type", found=dtype)
     if node.has(2) and dtype != node.logical(2):
-        node.error("QuantizeLinear: its output and its zero point differ", expected=node.logical(2), found=dtype)
+        node.error("its output and its zero point differ", expected=node.logical(2), found=dtype)
     x = node.x(0) if node.is_float(0) else node.astype(node.x(0), node.dtype(1))
     scale, zero = _scale_and_zero_point(node, STORED.get(dtype, dtype))
     x, scale = (node.astype(v, _attribute_dtype(node, "precision", v.ty.dtype)) for v in (x, scale))
@@ -196,7 +196,7 @@ def _spread(node: Node, parameter: Any) -> Any:
     if rank == 0:
         return parameter
     if rank != node.ndim():
-        node.error(f"{node.op_type}: its blocked scale has a wrong rank", expected=str(node.ndim()), found=str(rank))
+        node.error("its blocked scale has a wrong rank", expected=str(node.ndim()), found=str(rank))
     size, block = node.shape()[axis], node.attr("block_size", 0)
     _require_blocks(node, parameter, axis, block)
     repeated = node.op("repeat", parameter, repeats=block, axis=axis)

@@ -89,11 +89,7 @@ def _groups(node: Node, count: int) -> list[tuple[Any, ...]]:
     """Return tensor, gradient and states of each parameter, which come one kind after another."""
     rest = [node.x(i) for i in range(2, len(node.inputs))]
     if len(rest) % count:
-        node.error(
-            f"{node.op_type}: a wrong number of inputs",
-            expected=f"2 and {count} for each tensor",
-            found=str(len(node.inputs)),
-        )
+        node.error("a wrong number of inputs", expected=f"2 and {count} for each tensor", found=str(len(node.inputs)))
     n = len(rest) // count
     return [tuple(rest[i::n]) for i in range(n)]
 
@@ -128,7 +124,7 @@ def _adagrad(node: Node) -> Any:
 def _momentum(node: Node) -> Any:
     alpha, beta, norm, mode = (node.attr(k) for k in ("alpha", "beta", "norm_coefficient", "mode"))
     if mode not in ("standard", "nesterov"):
-        node.error("Momentum: an unknown mode", expected="standard or nesterov", found=str(mode))
+        node.error("an unknown mode", expected="standard or nesterov", found=str(mode))
     results = []
     for x, g, v in _groups(node, 3):
         rate, step = _rate(node, x)

@@ -24,11 +24,7 @@ class _Reduction:
         distinct = node.distinct_axes(axes) if not keepdims and not self.static else [node.axis(a) for a in axes]
         self.axes = tuple(sorted(set(distinct))) if self.static else tuple(node.graph.named(distinct, sizes=False))
         if len(self.axes) > node.ndim():
-            node.error(
-                f"{node.op_type}: there are more axes than dimensions",
-                expected=f"at most {node.ndim()}",
-                found=str(len(axes)),
-            )
+            node.error("there are more axes than dimensions", expected=f"at most {node.ndim()}", found=str(len(axes)))
 
     def __call__(self, name: str, x: Any, keepdims: bool = False) -> Any:
         if not self.axes:

@@ -52,7 +52,7 @@ def _resize_node(node: Node) -> Any:
     coordinates = node.attr("coordinate_transformation_mode", "half_pixel")
     if coordinates not in _COORDINATES:
         node.error(
-            "Resize: attribute 'coordinate_transformation_mode' has an unknown value",
+            "attribute 'coordinate_transformation_mode' has an unknown value",
             expected=", ".join(_COORDINATES),
             found=coordinates,
         )
@@ -60,7 +60,7 @@ def _resize_node(node: Node) -> Any:
     if coordinates == "tf_crop_and_resize":
         roi = _elements(node, 1)
         if len(roi) != 2 * len(over):
-            node.error("Resize: its input 'roi' has a wrong length", expected=f"{2 * len(over)}", found=str(len(roi)))
+            node.error("its input 'roi' has a wrong length", expected=f"{2 * len(over)}", found=str(len(roi)))
         regions = list(zip(roi[: len(over)], roi[len(over) :], strict=True))
     if node.has(3) and not (node.const(3) is not None and node.const(3).size == 0):  # type: ignore[union-attr]
         axes = _from_sizes(node, over, regions)
@@ -74,24 +74,24 @@ def _resize_node(node: Node) -> Any:
 def _elements(node: Node, i: int) -> list[Any]:
     """Return the floats of an input: numbers, expressions of dimensions, or tensors where they are data."""
     if not node.has(i):
-        node.error(f"{node.op_type}: neither scales nor sizes are given")
+        node.error("neither scales nor sizes are given")
     value = node.value(i)
     if value.known is not None:
         return list(value.known.flat)
     count = value.shape[0] if len(value.shape) == 1 else None
     if not isinstance(count, int):
-        node.error(f"{node.op_type}: the number of its scales is not known", found=f"shape {value.shape}")
+        node.error("the number of its scales is not known", found=f"shape {value.shape}")
     x = node.astype(node.x(i), "float32")
     return [node.reshape(node.slice(x, [0], [k], [k + 1]), ()) for k in range(count)]
 
 
 def _from_scales(node: Node, over: list[int], scales: list[Any], regions: list[Any]) -> list[_Axis]:
     if len(scales) != len(over):
-        node.error(f"{node.op_type}: a wrong number of scales", expected=str(len(over)), found=str(len(scales)))
+        node.error("a wrong number of scales", expected=str(len(over)), found=str(len(scales)))
     axes = []
     for axis, scale, region in zip(over, scales, regions, strict=True):
         if isinstance(scale, (int, float)) and not scale > 0:
-            node.error(f"{node.op_type}: a scale is not positive", found=str(scale))
+            node.error("a scale is not positive", found=str(scale))
         size = node.shape()[axis]
         # The specification's text multiplies by the region's extent, too; its reference, its shape inference and ONNX
         # Runtime do not: models are made for those.
@@ -128,7 +128,7 @@ def _size_from(width: Any, scale: Any) -> Dim:
 def _from_sizes(node: Node, over: list[int], regions: list[Any]) -> list[_Axis]:
     sizes = node.ints(3, sizes=True)
     if len(sizes) != len(over):
-        node.error("Resize: a wrong number of sizes", expected=str(len(over)), found=str(len(sizes)))
+        node.error("a wrong number of sizes", expected=str(len(over)), found=str(len(sizes)))
     policy = node.attr("keep_aspect_ratio_policy", "stretch")
     own = [node.shape()[a] for a in over]
     for t, d in zip(sizes, own, strict=True):
@@ -159,9 +159,7 @@ def _is_identity(a: _Axis) -> bool:
 
 def _resize(node: Node, axes: list[_Axis], mode: str, coordinates: str, nearest_mode: str) -> Any:
     if mode not in ("nearest", "linear", "bilinear", "trilinear", "cubic"):
-        node.error(
-            f"{node.op_type}: attribute 'mode' has an unknown value", expected="nearest, linear or cubic", found=mode
-        )
+        node.error("attribute 'mode' has an unknown value", expected="nearest, linear or cubic", found=mode)
     moved = [a for a in axes if not _is_identity(a)]
     if not moved:
         return node.value(0)

@@ -44,9 +44,7 @@ def _layer(node: Node, kind: str, **attrs: Any) -> Any:
     direction = node.attr("direction", "forward")
     if direction not in ("forward", "reverse", "bidirectional"):
         node.error(
-            f"{kind}: attribute 'direction' has an unknown value",
-            expected="forward, reverse or bidirectional",
-            found=direction,
+            "attribute 'direction' has an unknown value", expected="forward, reverse or bidirectional", found=direction
         )
     count, batch_first, dtype = 2 if direction == "bidirectional" else 1, bool(node.attr("layout", 0)), node.dtype()
     x = node.permute(node.x(0), (1, 0, 2)) if batch_first else node.x(0)
@@ -54,7 +52,7 @@ def _layer(node: Node, kind: str, **attrs: Any) -> Any:
     hidden, gates = node.shape(2)[2], _GATES[kind]
     if not isinstance(hidden, int) or node.attr("hidden_size", hidden) != hidden:
         node.error(
-            f"{kind}: its weights do not fit its attributes",
+            "its weights do not fit its attributes",
             expected=f"R of shape ({count}, {gates * node.attr('hidden_size', 0)}, {node.attr('hidden_size', '?')})",
             found=f"R of shape ({', '.join(map(str, node.shape(2)))})",
         )
@@ -94,7 +92,7 @@ def _activations(node: Node, kind: str, count: int) -> tuple[str, ...]:
     usual = list(_ACTIVATIONS[kind]) * count
     names = node.attr("activations") or usual
     if len(names) != len(usual):
-        node.error(f"{kind}: a wrong number of activations", expected=str(len(usual)), found=str(names))
+        node.error("a wrong number of activations", expected=str(len(usual)), found=str(names))
     alphas, betas = list(node.attr("activation_alpha") or ()), list(node.attr("activation_beta") or ())
     with_alpha = [n for n in names if n in _DEFAULTS]
     with_beta = [n for n in names if n in ("Affine", "HardSigmoid", "ScaledTanh")]
@@ -102,7 +100,7 @@ def _activations(node: Node, kind: str, count: int) -> tuple[str, ...]:
         for value, name in zip(given, users, strict=False):
             if abs(value - _DEFAULTS[name][which]) > 1e-6:
                 node.unsupported(
-                    f"{kind}: the activation {name} has only its default parameters",
+                    f"the activation {name} has only its default parameters",
                     expected=str(_DEFAULTS[name]),
                     found=str(value),
                 )

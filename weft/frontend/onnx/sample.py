@@ -16,7 +16,7 @@ def _grid_sample(node: Node) -> Any:
     method = _METHODS.get(node.attr("mode", "linear"))
     if method is None or node.ndim() not in _LAYOUTS:
         node.unsupported(
-            "GridSample: this mode or rank is not supported",
+            "this mode or rank is not supported",
             expected=f"{', '.join(_METHODS)}; rank 3 to 5",
             found=f"{node.attr('mode')}, rank {node.ndim()}",
         )
@@ -36,7 +36,7 @@ def _grid_sample(node: Node) -> Any:
 def _affine_grid(node: Node) -> Any:
     sizes = node.ints(1, sizes=True)
     if len(sizes) not in (4, 5):
-        node.error("AffineGrid: its input 'size' has a wrong length", expected="4 or 5", found=str(len(sizes)))
+        node.error("its input 'size' has a wrong length", expected="4 or 5", found=str(len(sizes)))
     for d in sizes:
         node.require_between("a size", d, 1, None)
     batch, _, *space = sizes

@@ -11,7 +11,7 @@ from weft.frontend.onnx.registry import converter
 def _running(node: Node) -> Any:
     axes = node.ints(1)
     if len(axes) != 1:
-        node.error(f"{node.op_type}: its axis is not one number", found=f"{len(axes)} elements")
+        node.error("its axis is not one number", found=f"{len(axes)} elements")
     name = node.op_type.lower()
     flags = {"exclusive": bool(node.attr("exclusive", 0)), "reverse": bool(node.attr("reverse", 0))}
     axis = node.axis(axes[0])

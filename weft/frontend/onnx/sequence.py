@@ -26,11 +26,7 @@ def merged(node: Node, kinds: list[Kind]) -> Kind:
     first = kinds[0]
     for k in kinds[1:]:
         if (k.form, k.dtype) != (first.form, first.dtype):
-            node.error(
-                f"{node.op_type}: values of different types",
-                expected=f"{first.form} {first.dtype}",
-                found=f"{k.form} {k.dtype}",
-            )
+            node.error("values of different types", expected=f"{first.form} {first.dtype}", found=f"{k.form} {k.dtype}")
         of = first.of
         if of is not None and k.of is not None:
             of = merged(node, [of, k.of])
@@ -103,7 +99,7 @@ def _split(node: Node) -> Any:
 def _concat(node: Node) -> Any:
     kind, new_axis = _element(node), bool(node.attr("new_axis", 0))
     if kind.rank is None or kind.rank == NO_RANK:
-        node.unsupported("ConcatFromSequence: the rank of the sequence's tensors is not known")
+        node.unsupported("the rank of the sequence's tensors is not known")
     rank = kind.rank + new_axis
     axis = node.axis(node.attr("axis"), rank)
     return node.host("ConcatFromSequence", node.inputs, [replace(kind, rank=rank)], axis=axis, new_axis=int(new_axis))

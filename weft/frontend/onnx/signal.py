@@ -21,7 +21,7 @@ def _dft(node: Node) -> Any:
     given = node.one(2) if node.has(2) else node.attr("axis", 1 if node.opset < 20 else -2)
     axis = node.axis(given)
     if axis == rank - 1:
-        node.error("DFT: the last axis holds real and imaginary parts", expected=f"0..{rank - 2}", found=str(axis))
+        node.error("the last axis holds real and imaginary parts", expected=f"0..{rank - 2}", found=str(axis))
     if s.is_known(axis):
         return _along(node, node.x(), axis)
     node.require_between("an axis of a signal, not of real and imaginary parts", axis, 0, rank - 2)
@@ -61,9 +61,7 @@ def _parts(node: Node, x: Any, axis: int) -> Parts:
     """Split the last axis into real and imaginary part, and bring `axis` to the end."""
     rank, count = len(x.ty.shape), node.dims(x)[-1]
     if count not in (1, 2):
-        node.error(
-            f"{node.op_type}: the last dimension holds real and imaginary parts", expected="1 or 2", found=str(count)
-        )
+        node.error("the last dimension holds real and imaginary parts", expected="1 or 2", found=str(count))
     order = [i for i in range(rank - 1) if i != axis] + [axis]
     fields = [node.slice(x, [rank - 1], [k], [k + 1]) if count == 2 else x for k in range(count)]
     parts = [node.permute(node.reshape(f, node.dims(f)[:-1]), order) for f in fields]

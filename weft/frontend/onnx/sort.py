@@ -13,6 +13,6 @@ def _topk(node: Node) -> Any:
     k = node.attr("k") if node.opset < 10 else node.one(1, sizes=True)
     size = node.shape()[axis]
     if s.is_known(k, size) and not 0 <= k <= size:
-        node.error("TopK: k is out of range", expected=f"0..{size}", found=str(k))
+        node.error("k is out of range", expected=f"0..{size}", found=str(k))
     out = node.op("topk", node.x(), k=k, axis=axis, ret_type="both", largest=largest, dtype="int64")
     return node.graph.fields(out)

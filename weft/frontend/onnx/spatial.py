@@ -73,7 +73,7 @@ def _col2im(node: Node) -> Any:
     strides, dilations = (node.attr(k, [1] * rank) for k in ("strides", "dilations"))
     pads = node.attr("pads", [0] * (2 * rank))
     if {len(block), len(strides), len(dilations), len(pads) // 2} != {rank}:
-        node.error("Col2Im: its sizes and attributes have different lengths", expected=f"{rank} dimensions")
+        node.error("its sizes and attributes have different lengths", expected=f"{rank} dimensions")
     whole = [s.add(n, pads[i] + pads[rank + i]) for i, n in enumerate(image)]
     room = [
         s.subtract(w, s.add(s.multiply(s.subtract(k, 1), d), 1))
@@ -116,7 +116,7 @@ def _deform_conv(node: Node) -> Any:
     rank, groups = node.ndim() - 2, node.attr("group", 1)
     kernel = list(node.shape(1)[2:])
     if not node.is_static(kernel):
-        node.unsupported("DeformConv: the size of its kernel must be known before the model runs")
+        node.unsupported("the size of its kernel must be known before the model runs")
     window, parts, cells = (
         read_window(node, node.attr("kernel_shape", kernel)),
         node.attr("offset_group", 1),
@@ -126,7 +126,7 @@ def _deform_conv(node: Node) -> Any:
     out = list(node.shape(2)[2:])
     node.require_shape(2, [batch, parts * cells * rank, *out])
     if list(window.kernel) != kernel:
-        node.error("DeformConv: 'kernel_shape' is not the weight's", expected=str(kernel), found=str(window.kernel))
+        node.error("'kernel_shape' is not the weight's", expected=str(kernel), found=str(window.kernel))
     for found, size, extent, stride, low, high in zip(
         out, space, window.extents, window.strides, window.before, window.after, strict=True
     ):
@@ -146,7 +146,7 @@ def _deform_conv(node: Node) -> Any:
 def _roi_align(node: Node) -> Any:
     mode, default = node.attr("mode", "avg"), "half_pixel" if node.opset >= 16 else "output_half_pixel"
     if mode not in ("avg", "max"):
-        node.error("RoiAlign: an unknown mode", expected="avg or max", found=mode)
+        node.error("an unknown mode", expected="avg or max", found=mode)
     regions, wide = node.shape(2)[0], "float64" if node.dtype(1) == "float64" else "float32"
     node.require_shape(1, [regions, 4])
     half = node.attr("coordinate_transformation_mode", default) == "half_pixel"
@@ -202,9 +202,7 @@ def _tensor_scatter(node: Node) -> Any:
     axis, mode = node.axis(node.attr("axis", -2)), node.attr("mode", "linear")
     if mode not in ("linear", "circular") or axis == 0:
         node.error(
-            "TensorScatter: a wrong mode or axis",
-            expected="linear or circular; an axis behind the first",
-            found=f"{mode}, {axis}",
+            "a wrong mode or axis", expected="linear or circular; an axis behind the first", found=f"{mode}, {axis}"
         )
     shape, new = node.shape(), node.shape(1)[axis]
     node.require_shape(1, [new if i == axis else d for i, d in enumerate(shape)])

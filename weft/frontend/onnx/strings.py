@@ -38,7 +38,7 @@ def _split(node: Node) -> Any:
 def _normalize(node: Node) -> Any:
     case = node.attr("case_change_action", "NONE")
     if case not in ("LOWER", "UPPER", "NONE"):
-        node.error("StringNormalizer: an unknown change of case", expected="LOWER, UPPER or NONE", found=case)
+        node.error("an unknown change of case", expected="LOWER, UPPER or NONE", found=case)
     attrs = {"sensitive": node.attr("is_case_sensitive", 0), "stopwords": node.attr("stopwords", [])}
     return node.host("StringNormalizer", node.inputs, [_kind(node, node.ndim())], case=case, **attrs)
 
@@ -48,7 +48,7 @@ def _tfidf(node: Node) -> Any:
     pool = node.attr("pool_strings" if node.logical() == "string" else "pool_int64s", [])
     mode = node.attr("mode")
     if mode not in ("TF", "IDF", "TFIDF"):
-        node.error("TfIdfVectorizer: an unknown mode", expected="TF, IDF or TFIDF", found=mode)
+        node.error("an unknown mode", expected="TF, IDF or TFIDF", found=mode)
     low, high = node.attr("min_gram_length"), node.attr("max_gram_length")
     columns = np.array(node.attr("ngram_indexes"), np.int64)
     _check_grams(node, len(pool), low, high, columns)
@@ -95,17 +95,17 @@ def _check_grams(node: Node, size: int, low: int, high: int, places: np.ndarray)
         (placed, "places or weights are not those of the n-grams", f"{grams}, at least 0", found),
     ):
         if not holds:
-            node.error(f"TfIdfVectorizer: {what}", expected=expected, found=is_so)
+            node.error(f"{what}", expected=expected, found=is_so)
 
 
 @microsoft("Tokenizer", attributes="mark mincharnum pad_value separators tokenexp", inputs=(1, 1))
 def _tokenizer(node: Node) -> Any:
     separators, expression, least = node.attr("separators", []), node.attr("tokenexp", ""), node.attr("mincharnum", 1)
     if bool(separators) == bool(expression):
-        node.error("Tokenizer: one of 'separators' and 'tokenexp' says where tokens are", found=f"{separators}")
+        node.error("one of 'separators' and 'tokenexp' says where tokens are", found=f"{separators}")
     if least < 1 or (least > 1 and (expression == "." or separators == [""])) or node.ndim() > 2:
         node.error(
-            "Tokenizer: texts in one or two dimensions, tokens of at least one character, or of exactly one",
+            "texts in one or two dimensions, tokens of at least one character, or of exactly one",
             found=f"'mincharnum' {least}, {node.ndim()} dimensions",
         )
     attrs = {"mark": node.attr("mark", 0), "pad": node.attr("pad_value", ""), "least": least}
@@ -117,5 +117,5 @@ def _tokenizer(node: Node) -> Any:
 def _decode(node: Node) -> Any:
     form = node.attr("pixel_format", "RGB")
     if form not in ("RGB", "BGR", "Grayscale"):
-        node.error("ImageDecoder: an unknown format of pixels", expected="RGB, BGR or Grayscale", found=form)
+        node.error("an unknown format of pixels", expected="RGB, BGR or Grayscale", found=form)
     return node.host("ImageDecoder", node.inputs, [Kind("tensor", "uint8", 3)], pixel_format=form)

@@ -45,17 +45,17 @@ def _by_nodes(node: Node, prefix: str) -> _Forest:
     missing = _integers(node, "nodes_missing_value_tracks_true")
     missing = missing if len(missing) else np.zeros(count, np.int64)
     if not count or {len(numbers), len(modes), len(missing), *map(len, columns)} != {count}:
-        node.error(f"{node.op_type}: lists about its nodes have different lengths, or none", expected=str(count))
+        node.error("lists about its nodes have different lengths, or none", expected=str(count))
     unknown = set(modes).difference(_MODES)
     if unknown:
-        node.error(f"{node.op_type}: an unknown kind of node", expected=", ".join(_MODES), found=min(unknown))
+        node.error("an unknown kind of node", expected=", ".join(_MODES), found=min(unknown))
     find = _finder(trees, numbers)
     owners = [_integers(node, f"{prefix}_{k}") for k in ("treeids", "nodeids", "ids")]
     if len({*map(len, owners)}) > 1:
-        node.error(f"{node.op_type}: lists about its weights have different lengths", expected=str(len(owners[2])))
+        node.error("lists about its weights have different lengths", expected=str(len(owners[2])))
     leaves = find(*owners[:2])
     if (leaves < 0).any():
-        node.error(f"{node.op_type}: a weight is of a node that there is not")
+        node.error("a weight is of a node that there is not")
     weights = (leaves, owners[2], _floats(node, f"{prefix}_weights", len(leaves)))
     kinds = np.array([*map({m: i for i, m in enumerate(_MODES)}.__getitem__, modes)])
     ways = np.stack([find(trees, way) for way in columns[1:]], 1)
@@ -91,7 +91,7 @@ def _floats(node: Node, name: str, count: int) -> Any:
     tensor = node.attr(f"{name}_as_tensor")
     values = node.graph.reader.read(tensor).reshape(-1) if tensor is not None else np.array(node.attr(name, []), "f4")
     if len(values) != count:
-        node.error(f"{node.op_type}: '{name}' has a wrong length", expected=str(count), found=str(len(values)))
+        node.error(f"'{name}' has a wrong length", expected=str(count), found=str(len(values)))
     return values
 
 
@@ -100,10 +100,10 @@ def _scores(node: Node, forest: _Forest, targets: int, aggregate: str, base: Any
     node.require_rank(0, 2)
     n, leads = len(forest.modes), np.append(forest.ways[forest.modes < _LEAF].reshape(-1), forest.roots)
     if len(outside := leads[(leads < 0) | (leads >= n)]):
-        node.error(f"{node.op_type}: a branch leads to no node", expected=f"0..{n - 1}", found=str(outside[0]))
+        node.error("a branch leads to no node", expected=f"0..{n - 1}", found=str(outside[0]))
     leaf, target, weight = forest.weights
     if ((target < 0) | (target >= targets)).any():
-        node.error(f"{node.op_type}: a weight is of a target that there is not", expected=f"0..{targets - 1}")
+        node.error("a weight is of a target that there is not", expected=f"0..{targets - 1}")
     x = node.x() if node.dtype() in ("float32", "float64") else node.astype(node.x(), "float32")
     dtype, width = x.ty.dtype, node.shape()[1]
     nothing = {"MIN": np.inf, "MAX": -np.inf}.get(aggregate, 0.0)
@@ -178,7 +178,7 @@ def _walked(node: Node, ways: np.ndarray, count: int) -> tuple[Any, Any]:
                 continue
             at = leads[slot]
             if above[at]:
-                node.error(f"{node.op_type}: a tree has a cycle", found=f"node {at}")
+                node.error("a tree has a cycle", found=f"node {at}")
             if place[at] < 0:
                 place[at] = slot
                 if leads[2 * at] != _NOTHING:
@@ -224,7 +224,7 @@ def _regressor(node: Node) -> Any:
     forest, targets = _by_nodes(node, "target"), node.attr("n_targets", 1)
     aggregate = node.attr("aggregate_function", "SUM")
     if aggregate not in _AGGREGATES:
-        node.error("TreeEnsembleRegressor: an unknown aggregate", expected=", ".join(_AGGREGATES), found=aggregate)
+        node.error("an unknown aggregate", expected=", ".join(_AGGREGATES), found=aggregate)
     scores = _scores(node, forest, targets, aggregate, _base(node))
     return node.astype(transformed(node, scores, node.attr("post_transform", "NONE")), "float32")
 
@@ -261,14 +261,14 @@ def _tree_ensemble(node: Node) -> Any:
     columns = ("nodes_splits", "nodes_modes", "leaf_weights")
     splits, modes, weights = (np.array(read(node.attr(k))).reshape(-1) for k in columns)
     if (modes > _MEMBER).any():
-        node.error("TreeEnsemble: an unknown kind of node", expected=f"0..{_MEMBER}", found=str(modes.max()))
+        node.error("an unknown kind of node", expected=f"0..{_MEMBER}", found=str(modes.max()))
     members, count, leaves = _members(node, modes.tolist()), len(modes), len(weights)
     features, targets = _integers(node, "nodes_featureids"), _integers(node, "leaf_targetids")
     missing = _integers(node, "nodes_missing_value_tracks_true")
     missing = missing if len(missing) else 0 * features
     sides = [_integers(node, f"nodes_{side}{what}") for what in ("nodeids", "leafs") for side in ("true", "false")]
     if {len(splits), len(features), len(missing), *map(len, sides)} != {count} or len(targets) != leaves:
-        node.error("TreeEnsemble: lists about its nodes, or its leaves, have different lengths", expected=str(count))
+        node.error("lists about its nodes, or its leaves, have different lengths", expected=str(count))
     ways = np.stack([to + count * (leaf != 0) for to, leaf in zip(sides[:2], sides[2:], strict=True)], 1)
     owner = np.array([i for i, values in members.items() for _ in values[1:]], np.int64)
     after = np.array([v for values in members.values() for v in values[1:]], splits.dtype)
@@ -307,7 +307,7 @@ def _members(node: Node, modes: list[Any]) -> dict[int, list[float]]:
     groups = groups[: len(asking)] if not groups[-1] else groups
     if len(groups) < len(asking) or not all(groups[: len(asking)]):
         node.error(
-            "TreeEnsemble: its sets of values are not as many as the nodes that ask for them",
+            "its sets of values are not as many as the nodes that ask for them",
             expected=str(len(asking)),
             found=str(len(groups)),
         )

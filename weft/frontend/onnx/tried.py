@@ -25,7 +25,7 @@ def _affine(node: Node) -> Any:
 @_tried("ParametricSoftplus", "ScaledTanh", attributes="alpha beta")
 def _scaled(node: Node) -> Any:
     if len(node.attrs) < 2:
-        node.error(f"{node.op_type}: an attribute is missing", expected="alpha and beta", found=", ".join(node.attrs))
+        node.error("an attribute is missing", expected="alpha and beta", found=", ".join(node.attrs))
     fn = "tanh" if node.op_type == "ScaledTanh" else "nn.softplus"
     return node.emit(node.op(fn, node.emit(node.x() * node.attr("beta"))) * node.attr("alpha"))
 
@@ -45,7 +45,7 @@ def _crop(node: Node) -> Any:
     border, size, dims = node.attr("border", []), node.attr("scale", []), node.shape()[2:]
     if node.ndim() != 4 or len(border) != 4 or min(border) < 0 or len(size) not in (0, 2):
         node.error(
-            "Crop: images of four dimensions, four borders and perhaps two sizes, none below 0",
+            "images of four dimensions, four borders and perhaps two sizes, none below 0",
             found=f"{node.ndim()} dimensions, borders {border}, sizes {size}",
         )
     begin = border[1::-1]

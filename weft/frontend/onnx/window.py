@@ -58,7 +58,7 @@ def read_window(node: Node, kernel: list[Any]) -> Window:
     dilations = _of_length(node, "dilations", node.attr("dilations", [1] * rank), rank)
     for name, values in (("kernel_shape", kernel), ("strides", strides), ("dilations", dilations)):
         if any(not isinstance(v, int) or v < 1 for v in values):
-            node.error(f"{node.op_type}: attribute '{name}' must be positive", found=str(values))
+            node.error(f"attribute '{name}' must be positive", found=str(values))
     auto = node.attr("auto_pad", "NOTSET")
     if auto in ("NOTSET", ""):
         pads = _of_length(node, "pads", node.attr("pads", [0] * (2 * rank)), 2 * rank)
@@ -87,7 +87,7 @@ def _same_padding(size: Dim, extent: int, stride: int) -> tuple[Dim, Dim]:
 def _of_length(node: Node, name: str, values: list[Any], length: int) -> list[Any]:
     if len(values) != length:
         node.error(
-            f"{node.op_type}: attribute '{name}' has a wrong length",
+            f"attribute '{name}' has a wrong length",
             expected=f"{length} for {node.ndim()} dimensions",
             found=str(list(values)),
         )

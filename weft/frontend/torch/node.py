@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from weft import ir, te
 from weft.error import ModelImportError
+from weft.frontend.building import Refusing
 from weft.frontend.common import pairs
 from weft.frontend.complex_arithmetic import Arithmetic, Complex
 from weft.frontend.torch.symbols import Dim, Symbols, as_expr
@@ -38,7 +39,7 @@ def number(bb: BlockBuilder, value: ir.PrimExpr, dtype: str) -> Any:
     return bb.call_te(lambda v: te.compute((), lambda: ir.cast(dtype, v), name="number"), value)
 
 
-class Node(Arithmetic):
+class Node(Refusing, Arithmetic):
     """One call of an operator.
 
     Attributes
@@ -86,10 +87,6 @@ class Node(Arithmetic):
         made = Node(self.bb, self.symbols, name or self.name, args, self.metas, self.value, self.used)
         made.read = self.read
         return made
-
-    def error(self, what: str, **details: Any) -> NoReturn:
-        """Refuse the call."""
-        raise ModelImportError(f"{self.name}: {what}", **details)
 
     # --- types --------------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from weft.relax.rewriter import all_bindings
 from weft.relax.te_bridge import undefined_vars
 from weft.relax.transform.call_sites import change_calls, used_as_values
 from weft.relax.transform.lower_ops import legalize_groups
+from weft.spelling import take_name
 from weft.tir import Block, BlockRealize, Buffer, For, LetStmt, PrimFunc, Stmt, seq
 from weft.tir.analysis.structure import replace_node
 
@@ -151,7 +152,7 @@ class _Merging:
                 memory.append((e, b))
         for e, b in memory:
             if e not in self.buffers:
-                self.buffers[e] = _like(b, self.unique(getattr(e, "name_hint", b.name)), mapping)
+                self.buffers[e] = _like(b, take_name(getattr(e, "name_hint", b.name), self.names), mapping)
                 if all(e is not m for m in made):
                     self.inputs.append(e)
             mapping[b] = self.buffers[e]
@@ -170,7 +171,7 @@ class _Merging:
                 mapping[bound] = type(bound)(bound.name, bound.dtype)
         for b in ir.find(root, Buffer):
             if b not in mapping:
-                mapping[b] = _like(b, self.unique(b.name), mapping)
+                mapping[b] = _like(b, take_name(b.name, self.names), mapping)
                 mapping[b.data] = mapping[b].data
         self.allocated += [mapping[b] for b in root.alloc_buffers]
         self.nests.append(self.renamed(ir.substitute(root.body, mapping)))
@@ -182,18 +183,9 @@ class _Merging:
             if type(n) is not Block:
                 return n
             reads = [r for i, r in enumerate(n.reads) if not any(ir.structural_equal(r, o) for o in n.reads[:i])]
-            return replace_node(n, name_hint=self.unique(n.name_hint), reads=tuple(reads))
+            return replace_node(n, name_hint=take_name(n.name_hint, self.names), reads=tuple(reads))
 
         return ir.rewrite(nest, block)
-
-    def unique(self, hint: str) -> str:
-        """Return a name that nothing here has."""
-        name, n = hint, 0
-        while name in self.names:
-            n += 1
-            name = f"{hint}_{n}"
-        self.names.add(name)
-        return name
 
 
 def _bind_sizes(buffer: Any, ty: Any, mapping: dict[Any, Any]) -> bool:

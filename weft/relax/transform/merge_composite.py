@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 from weft import ir
@@ -12,6 +11,7 @@ from weft.relax.infer import function_type
 from weft.relax.ordering import dependencies, sort_bindings
 from weft.relax.rename import copy_with_new_vars, rename_vars, variables
 from weft.relax.transform.call_sites import called_only
+from weft.spelling import take_name
 
 
 @ir.module_pass
@@ -99,11 +99,7 @@ class _Names:
 
     def fresh(self, hint: str) -> str:
         """Return the hint or the first free one with a number, which is taken then."""
-        name = next(
-            n for n in itertools.chain([hint], (f"{hint}{i}" for i in itertools.count(1))) if n not in self.taken
-        )
-        self.taken.add(name)
-        return name
+        return take_name(hint, self.taken, separator="")
 
 
 class _Merge:

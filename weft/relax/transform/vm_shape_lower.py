@@ -169,8 +169,12 @@ class Lowerer:
         return self.func.replace(body=new_body)
 
     def needed(self) -> list[ir.PrimExpr]:
-        """The symbolic expressions that are needed at run time, in order."""
-        return _symbolic_uses(self.func, self.indices)
+        """The symbolic expressions that run-time values, parameter checks and casts need, in order."""
+        dims = [d for p in self.func.params for d in type_dims(p.ty)]
+        dims.extend(_value_dims(self.func.body, self.indices))
+        if _needs_check(self.func.ret_ty, self.func.body.ty):
+            dims.extend(type_dims(self.func.ret_ty))
+        return [d for d in dims if isinstance(d, ir.PrimExpr) and not isinstance(d, ir.IntImm)]
 
     def allocation(self) -> list[Any]:
         """The binding of the heap, where there is one."""
@@ -475,15 +479,6 @@ class Lowerer:
 def typed(call: ir.Call, ty: ir.Type) -> ir.Call:
     """Return a call with its type."""
     return ir.Call(call.op, call.args, call.attrs, call.ty_args, span=call.span, ty=ty)
-
-
-def _symbolic_uses(func: ir.Function, indices: set[ir.Var]) -> list[ir.PrimExpr]:
-    """List the symbolic expressions that run-time values, parameter checks and casts need, in order."""
-    dims = [d for p in func.params for d in type_dims(p.ty)]
-    dims.extend(_value_dims(func.body, indices))
-    if _needs_check(func.ret_ty, func.body.ty):
-        dims.extend(type_dims(func.ret_ty))
-    return [d for d in dims if isinstance(d, ir.PrimExpr) and not isinstance(d, ir.IntImm)]
 
 
 def _is_storage(value: ir.Expr) -> bool:

@@ -9,16 +9,14 @@ from weft import error, ir
 from weft.relay.adt import Match
 from weft.relay.analysis.excerpt import excerpt
 from weft.relay.expr import Call, Function, Let
-from weft.relay.walk import parts, rewrite
+from weft.relay.walk import operator_name, parts, rewrite
 
 BEGIN, END = "annotation.compiler_begin", "annotation.compiler_end"
 
 
 def annotation_of(expr: ir.Expr, name: str) -> str | None:
     """The compiler that an annotation of the operator `name` is for; None for other expressions."""
-    return (
-        expr.attrs["compiler"] if type(expr) is Call and isinstance(expr.op, ir.Op) and expr.op.name == name else None
-    )
+    return expr.attrs["compiler"] if operator_name(expr) == name else None  # type: ignore[attr-defined]
 
 
 class AnnotatedRegion:

@@ -4,7 +4,7 @@ import math
 
 from weft import error, ir
 from weft.relay.expr import Call, Function
-from weft.relay.walk import subexpressions
+from weft.relay.walk import operator_name, subexpressions
 
 
 def get_total_mac_number(expr: ir.Expr) -> int:
@@ -18,11 +18,7 @@ def get_total_mac_number(expr: ir.Expr) -> int:
         When such an operator has no type, or a shape that is not constant.
     """
     body = expr.body if isinstance(expr, Function) else expr
-    return sum(
-        _macs(e)
-        for e in subexpressions(body)
-        if isinstance(e, Call) and isinstance(e.op, ir.Op) and e.op.name in (*_CONVOLUTIONS, *_PRODUCTS)
-    )
+    return sum(_macs(e) for e in subexpressions(body) if operator_name(e) in (*_CONVOLUTIONS, *_PRODUCTS))
 
 
 _CONVOLUTIONS = tuple(f"nn.conv{n}d{t}" for n in (1, 2, 3) for t in ("", "_transpose"))

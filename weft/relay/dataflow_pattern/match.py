@@ -10,6 +10,7 @@ from weft.relay.dataflow_pattern import pattern as kinds
 from weft.relay.dataflow_pattern.graph import Graph
 from weft.relay.expr import Call, Constant, Function, If, Let, Tuple, TupleGetItem, Var
 from weft.relay.infer import infer_module
+from weft.relay.walk import operator_name
 
 _COMMUTES = ("add", "multiply")
 
@@ -206,20 +207,20 @@ def _name(pattern: Any) -> str | None:
     return expr.name if isinstance(expr, ir.Op) else None
 
 
-def _calls(expr: ir.Expr, name: str) -> bool:
-    return type(expr) is Call and isinstance(expr.op, ir.Op) and expr.op.name == name
-
-
 def _regrouped(p: kinds.CallPattern, e: Call) -> list[kinds.CallPattern]:
     """List forms of a product and a quotient in the other order: ``a * b / c`` is ``a * (b / c)``."""
     made: list[kinds.CallPattern] = []
     args: Any = p.args or ()
-    if _name(p.op) == "divide" and _calls(e, "multiply") and any(_calls(a, "divide") for a in e.args):
+    if _name(p.op) == "divide" and operator_name(e) == "multiply" and any(operator_name(a) == "divide" for a in e.args):
         product = args[0]
         if type(product) is kinds.CallPattern and _name(product.op) == "multiply" and product.args:
             first, second = product.args
             made = [product.op(b, p.op(a, args[1])) for a, b in ((first, second), (second, first))]
-    if _name(p.op) == "multiply" and _calls(e, "divide") and any(_calls(a, "multiply") for a in e.args):
+    if (
+        _name(p.op) == "multiply"
+        and operator_name(e) == "divide"
+        and any(operator_name(a) == "multiply" for a in e.args)
+    ):
         for quotient, other in zip(args, args[::-1], strict=True):
             if type(quotient) is kinds.CallPattern and _name(quotient.op) == "divide" and quotient.args:
                 made.append(quotient.op(p.op(quotient.args[0], other), quotient.args[1]))

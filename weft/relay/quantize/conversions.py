@@ -8,7 +8,7 @@ from weft import error, ir
 from weft.relay.analysis import all_dtypes, free_vars
 from weft.relay.expr import Call, Constant, Function, GlobalVar, Let, Tuple, TupleGetItem, Var
 from weft.relay.infer import infer_module
-from weft.relay.walk import rewrite, subexpressions
+from weft.relay.walk import operator_name, rewrite, subexpressions
 
 _CONVERTING = {"add", "multiply", "right_shift", "clip", "round", "cast"}
 
@@ -71,8 +71,8 @@ def partition_conversions(mod: ir.IRModule, quantized_dtypes: set[str], ensure_f
     return infer_module(ir.IRModule({**parts, GlobalVar("main"): Function(params, main)}, mod.attrs))
 
 
-def _converts(e: ir.Node) -> bool:
-    return type(e) is Call and isinstance(e.op, ir.Op) and e.op.name in _CONVERTING
+def _converts(e: ir.Expr) -> bool:
+    return operator_name(e) in _CONVERTING
 
 
 def _input(e: Any, before: dict[Var, Any], dtypes: set[str]) -> Any:

@@ -7,7 +7,7 @@ from weft.relay.expr import Call, Function
 from weft.relay.op.registry import op_call
 from weft.relay.transform.simplify_inference import expand_to_axis
 from weft.relay.transform.typed_pass import typed_function_pass
-from weft.relay.walk import map_parts, rewrite
+from weft.relay.walk import map_parts, operator_name, rewrite
 
 
 @typed_function_pass
@@ -30,7 +30,7 @@ def canonicalize_ops(func: Function) -> Function:
     """
 
     def rule(e: Any) -> Any:
-        if not _is_call(e, "nn.bias_add") or not isinstance(e.args[0].ty, ir.TensorType):
+        if operator_name(e) != "nn.bias_add" or not isinstance(e.args[0].ty, ir.TensorType):
             return e
         bias = expand_to_axis(e.args[1], e.args[0].ty.ndim, int(e.attrs.get("axis", 1)))
         made = op_call("add", e.args[0], bias)
@@ -63,7 +63,7 @@ def canonicalize_cast(func: Function) -> Function:
     taken: set[Call] = set()
 
     def own(e: Call) -> Any:
-        if not _is_call(e, "cast") or not _widens(e):
+        if operator_name(e) != "cast" or not _widens(e):
             return e
         if e in taken:
             return Call(e.op, e.args, e.attrs, ty=e.ty, span=e.span)
@@ -71,10 +71,6 @@ def canonicalize_cast(func: Function) -> Function:
         return e
 
     return rewrite(func, lambda e: map_parts(e, own))
-
-
-def _is_call(e: ir.Node, name: str) -> bool:
-    return type(e) is Call and isinstance(e.op, ir.Op) and e.op.name == name
 
 
 def _widens(e: Call) -> bool:

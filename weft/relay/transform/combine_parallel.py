@@ -13,7 +13,7 @@ from weft.relay.op.pattern import OpPattern
 from weft.relay.op.registry import op_call
 from weft.relay.transform.typed_pass import over_typed_functions
 from weft.relay.types import TensorType
-from weft.relay.walk import parts, rewrite, subexpressions
+from weft.relay.walk import operator_name, parts, rewrite, subexpressions
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def _pass(
             groups: dict[Any, list[Call]] = {}
             outside = set(func.params)
             for e in subexpressions(func.body):
-                if type(e) is Call and isinstance(e.op, ir.Op) and e.op.name == op:
+                if operator_name(e) == op:
                     movable = isinstance(e.args[1], Constant) or e.args[1] in outside
                     what = key(e) if movable and _sizes(e.args[1]) else None
                     if what is not None:

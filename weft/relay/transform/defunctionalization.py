@@ -25,6 +25,7 @@ from weft.relay.transform.free import Captures
 from weft.relay.transform.to_a_normal_form import is_primitive
 from weft.relay.types import FuncType, GlobalTypeVar, TypeCall, TypeVar, type_parts
 from weft.relay.walk import map_parts, pattern_vars
+from weft.spelling import unused_name
 
 Types = Mapping[TypeVar, Any]
 
@@ -63,11 +64,7 @@ def _has_function(ty: ir.Type | None) -> bool:
 
 
 def _fresh(mod: ir.IRModule, name: str) -> str:
-    taken = {v.name_hint for v in (*mod.functions, *mod.type_definitions)}
-    count = 0
-    while (made := f"{name}_{count}" if count else name) in taken:
-        count += 1
-    return made
+    return unused_name(name, {v.name_hint for v in (*mod.functions, *mod.type_definitions)})
 
 
 class _Closures:

@@ -3,11 +3,11 @@
 from typing import Any
 
 from weft import ir
-from weft.relay.expr import Call, Constant, Function, GlobalVar
+from weft.relay.expr import Constant, Function, GlobalVar
 from weft.relay.op.registry import get, has, op_call
 from weft.relay.transform.fold_constant import fold_constant
 from weft.relay.transform.infer_type import infer_type
-from weft.relay.walk import rewrite, subexpressions
+from weft.relay.walk import operator_name, rewrite, subexpressions
 
 _ROUNDS = 8  # an operator that becomes static may give the shapes of the next
 
@@ -54,7 +54,7 @@ def _static_function(func: Function, called: bool) -> Function:
 
 def _static(e: Any) -> Any:
     """Return the static operator for a call of a dynamic one whose arguments allow it."""
-    name = e.op.name if type(e) is Call and isinstance(e.op, ir.Op) else ""
+    name = operator_name(e)
     if not name.startswith("dyn.") or not has(name[4:]) or not has(name):
         return e
     dynamic, static = get(name), get(name[4:])

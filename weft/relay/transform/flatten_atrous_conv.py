@@ -10,7 +10,7 @@ from weft import ir
 from weft.relay.expr import Call, Constant, Function, Var
 from weft.relay.op.registry import op_call
 from weft.relay.transform.typed_pass import typed_function_pass
-from weft.relay.walk import rewrite
+from weft.relay.walk import operator_name, rewrite
 
 _CONVOLUTIONS = ("nn.conv2d", "qnn.conv2d")
 
@@ -48,7 +48,7 @@ def flatten_atrous_conv(func: Function) -> Function:
 
     def call_of(e: ir.Expr, *names: str) -> Any:
         e = values.get(e, e) if type(e) is Var else e
-        return e if type(e) is Call and isinstance(e.op, ir.Op) and e.op.name in names else None
+        return e if operator_name(e) in names else None
 
     def rule(e: ir.Expr) -> Any:
         last = call_of(e, "nn.batch_to_space_nd") if type(e) is Call else None

@@ -8,7 +8,7 @@ from weft import ir
 from weft.relay.expr import Call, Constant, Function, Var
 from weft.relay.op.registry import op_call
 from weft.relay.transform.typed_pass import typed_function_pass
-from weft.relay.walk import rewrite
+from weft.relay.walk import operator_name, rewrite
 
 _CONVOLUTIONS = ("nn.conv1d", "nn.conv2d", "nn.conv3d", "qnn.conv2d")
 _POOLS = {f"nn.{kind}_pool{n}d": kind for kind in ("max", "avg") for n in (1, 2, 3)}
@@ -39,12 +39,12 @@ def fold_explicit_padding(func: Function) -> Function:
     values: dict[Var, Any] = {}
 
     def rule(e: Call) -> Any:
-        name = e.op.name if type(e) is Call and isinstance(e.op, ir.Op) else ""
+        name = operator_name(e)
         if name not in _CONVOLUTIONS and name not in _POOLS:
             return e
         data: Any = e.args[0]
         pad: Any = values.get(data, data) if type(data) is Var else data
-        if type(pad) is not Call or not isinstance(pad.op, ir.Op) or pad.op.name != "nn.pad":
+        if operator_name(pad) != "nn.pad":
             return e
         return _folded(e, name, pad) or e
 

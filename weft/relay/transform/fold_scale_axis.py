@@ -17,7 +17,7 @@ from weft.relay.op.registry import op_call
 from weft.relay.transform.fold_constant import fold_constant
 from weft.relay.transform.simplify_inference import expand_to_axis
 from weft.relay.transform.typed_pass import over_typed_functions, with_types
-from weft.relay.walk import map_parts, parts, subexpressions
+from weft.relay.walk import map_parts, operator_name, parts, subexpressions
 
 
 class _Axes(NamedTuple):
@@ -77,10 +77,6 @@ def _pass(face: Any, folder: Any) -> ir.Pass:
 # --- what operators allow ---------------------------------------------------------------------------------------------
 
 
-def _name(e: Any) -> str:
-    return e.op.name if type(e) is Call and isinstance(e.op, ir.Op) else ""
-
-
 def _shape(e: Any) -> tuple[int, ...] | None:
     """Return a tensor's shape where it is known."""
     ty = e.ty
@@ -115,7 +111,7 @@ def _factor(left: Any, right: Any, wanted: _Axes) -> Any:
 
 
 def _is_positive(e: Any) -> bool:
-    while _name(e) in _MAY_RESHAPE:
+    while operator_name(e) in _MAY_RESHAPE:
         e = e.args[0]
     return isinstance(e, Constant) and bool((e.data.numpy() > 0).all())
 
@@ -194,7 +190,7 @@ class _Forward:
 
     def demands(self, e: Any) -> list[tuple[Any, _Axes | None]]:
         """What an expression asks of its parts."""
-        name, wanted = _name(e), self.wanted.get(e)
+        name, wanted = operator_name(e), self.wanted.get(e)
         if name in _RECTIFIERS:
             return [(e.args[0], wanted and _Axes(wanted.axes, True))]
         if name in _SUMS and wanted:
@@ -217,7 +213,7 @@ class _Forward:
         return self.memo[e]
 
     def rewritten(self, e: Any) -> Any:
-        name, new = _name(e), map_parts(e, self.made)
+        name, new = operator_name(e), map_parts(e, self.made)
         if name == "multiply" and self.wanted.get(e):
             return self.taken(e, new)
         scale = next((self.scales[p] for p in parts(e) if p in self.scales), None)
@@ -274,7 +270,7 @@ class _Backward:
 
     def offer(self, e: Any) -> _Axes | None:
         """Which factors an expression, which is used once, can take into itself."""
-        name = _name(e)
+        name = operator_name(e)
         if name in _RECTIFIERS:
             inner = self.takes.get(e.args[0])
             return inner and _Axes(inner.axes, True)
@@ -305,7 +301,7 @@ class _Backward:
         if scale is not None:
             return self.scaled(e, scale)
         if e not in self.memo:
-            self.memo[e] = self.product(e) if _name(e) == "multiply" else map_parts(e, self.made)
+            self.memo[e] = self.product(e) if operator_name(e) == "multiply" else map_parts(e, self.made)
         return self.memo[e]
 
     def product(self, e: Any) -> Any:
@@ -318,7 +314,7 @@ class _Backward:
         return map_parts(e, self.made)
 
     def scaled(self, e: Any, scale: _Scale) -> Any:
-        name, args = _name(e), list(e.args)
+        name, args = operator_name(e), list(e.args)
         if name in _RECTIFIERS:
             args = [self.made(args[0], scale)]
         elif name == "nn.bias_add":

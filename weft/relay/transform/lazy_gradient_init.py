@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from weft import ir
-from weft.relay.expr import Call, Function, Var
+from weft.relay.expr import Function, Var
 from weft.relay.transform.typed_pass import typed_function_pass
-from weft.relay.walk import rewrite
+from weft.relay.walk import operator_name, rewrite
 
 _ZEROS, _ONES = ("zeros", "zeros_like"), ("ones", "ones_like")
 
@@ -33,10 +33,10 @@ def lazy_gradient_init(func: Function) -> Function:
 
     def is_of(e: ir.Expr, names: tuple[str, ...]) -> bool:
         e = values.get(e, e) if type(e) is Var else e
-        return type(e) is Call and isinstance(e.op, ir.Op) and e.op.name in names
+        return operator_name(e) in names
 
     def rule(e: ir.Expr) -> Any:
-        name = e.op.name if type(e) is Call and isinstance(e.op, ir.Op) else ""
+        name = operator_name(e)
         return _absorbed(e, name, is_of) if name in ("add", "multiply") else e
 
     return rewrite(func, rule, on_let=values.__setitem__)

@@ -16,7 +16,7 @@ from weft.relay.adt import Constructor, Match, Pattern
 from weft.relay.infer import infer_module
 from weft.relay.transform.device_domains import Domain, FunctionDomain, both, fix, join, leaves, typed_domain
 from weft.relay.transform.plan_devices import plan_devices
-from weft.relay.walk import pattern_vars
+from weft.relay.walk import operator_name, pattern_vars
 from weft.target import CompilationConfig, VirtualDevice
 
 RESULT, PARAMS = "virtual_device", "param_virtual_devices"
@@ -66,15 +66,11 @@ def PlanDevices(devices: CompilationConfig | Sequence[str] = ("cpu:0",), host: i
     return ir.Pass("PlanDevices", run, 0, PlanDevices.__doc__)
 
 
-def _is(e: Any, name: str) -> bool:
-    return isinstance(e, nodes.Call) and isinstance(e.op, ir.Op) and e.op.name == name
-
-
 def _moved(e: nodes.Expr) -> Any:
     """Copy elements of tuples and not the tuples; what a let or a function holds is fixed where it is computed."""
 
     def wish(x: Any) -> bool:
-        return _is(x, "on_device") and bool(x.attrs["constrain_body"]) and not x.attrs["constrain_result"]
+        return operator_name(x) == "on_device" and bool(x.attrs["constrain_body"]) and not x.attrs["constrain_result"]
 
     def fixed(x: Any) -> Any:
         return nodes.Call(x.op, x.args, x.attrs.with_(constrain_result=True), ty=x.ty)
@@ -114,7 +110,7 @@ class _Plan:
         for e in order:
             self.constrain(e)
         for e in reversed(order):  # operands before what uses them
-            if _is(e, "on_device") and not (e.attrs["constrain_body"] or e.attrs["constrain_result"]):
+            if operator_name(e) == "on_device" and not (e.attrs["constrain_body"] or e.attrs["constrain_result"]):
                 here, body = self.domain(e), self.domain(e.args[0])
                 pairs = zip(leaves(here), leaves(body), strict=False)
                 if all(None in (d := (a.root().device, b.root().device)) or both(*d) for a, b in pairs):
@@ -214,7 +210,7 @@ class _Plan:
 
     def device(self, e: Any) -> VirtualDevice:
         """Return where an expression is, or what ``on_device`` is about."""
-        while _is(e, "on_device"):
+        while operator_name(e) == "on_device":
             e = e.args[0]
         return _result(self.domain(e)).root().device or self.config.default_primitive_virtual_device
 
@@ -231,9 +227,9 @@ class _Plan:
 
     def _rewritten(self, e: Any) -> Any:
         here = self.device(e)
-        if _is(e, "on_device"):
+        if operator_name(e) == "on_device":
             return self.rewrite(e.args[0])
-        if _is(e, "device_copy"):
+        if operator_name(e) == "device_copy":
             source = self.config.canonical(e.attrs["src_device"])
             return self.child(here, here, e.args[0], source)
         if isinstance(e, nodes.Function):

@@ -9,7 +9,7 @@ from weft import ir
 from weft.relay.expr import Call, Tuple
 from weft.relay.infer import infer_type
 from weft.relay.op.registry import op_call
-from weft.relay.walk import rewrite_with_original
+from weft.relay.walk import operator_name, rewrite_with_original
 
 
 def recast(
@@ -63,7 +63,7 @@ def _numbered(expr: ir.Expr, names: Collection[str]) -> dict[Any, int]:
     found: dict[Any, int] = {}
 
     def note(old: ir.Expr, _: object) -> Any:
-        if type(old) is Call and isinstance(old.op, ir.Op) and old.op.name in names:
+        if operator_name(old) in names:
             found[old] = len(found)
         return old
 

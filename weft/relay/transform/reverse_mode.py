@@ -92,10 +92,14 @@ class _Reverse:
             self.memo[e] = map_parts(e, self.convert) if kind is None else kind(self, e)
         return self.memo[e]
 
-    def body(self, e: expr.Expr, scope: ScopeBuilder | None = None) -> Any:
-        """Convert what is computed in a place of its own: a branch, or the body of a function or let."""
-        made, outer = scope or ScopeBuilder(), dict(self.memo)
+    def body(self, e: expr.Expr) -> Any:
+        """Convert what is computed in a place of its own: a branch, the body of a function, or lets."""
+        made, outer = ScopeBuilder(), dict(self.memo)
         self.scopes.append(made)
+        while isinstance(e, expr.Let):
+            var = self.convert(e.var)
+            made.let(var, self.convert(e.value))
+            e = e.body
         made.ret(self.convert(e))
         self.scopes.pop()
         self.memo = outer
@@ -135,19 +139,6 @@ class _Reverse:
             self.mod[made] = func  # what calls it meanwhile, as a recursion does, finds the name
             self.mod[made] = ir.with_deep_stack(lambda: _Reverse(self.mod, None).convert(func))
         return made
-
-    def let_form(self, e: expr.Let) -> Any:
-        made, chain = ScopeBuilder(), e
-        self.scopes.append(made)
-        outer = dict(self.memo)
-        while isinstance(chain, expr.Let):
-            var = self.convert(chain.var)
-            made.let(var, self.convert(chain.value))
-            chain = chain.body
-        made.ret(self.convert(chain))
-        self.scopes.pop()
-        self.memo = outer
-        return made.get()
 
     def choice(self, e: expr.If) -> Any:
         return self.let(
@@ -228,7 +219,7 @@ _RULES: dict[type, Any] = {
     expr.Constant: _Reverse.constant,
     expr.Function: _Reverse.function,
     expr.GlobalVar: _Reverse.global_var,
-    expr.Let: _Reverse.let_form,
+    expr.Let: _Reverse.body,
     expr.If: _Reverse.choice,
     Match: _Reverse.match,
     expr.Call: _Reverse.call,

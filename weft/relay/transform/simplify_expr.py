@@ -12,7 +12,7 @@ from weft.relay.expr import Call, Constant, Function, Var, const
 from weft.relay.op.registry import op_call
 from weft.relay.transform.infer_layout import primal
 from weft.relay.transform.typed_pass import typed_function_pass
-from weft.relay.walk import rewrite
+from weft.relay.walk import operator_name, rewrite
 
 Rule = Callable[[Any, Callable[[Any], Any]], Any]
 _RULES: dict[str, list[Rule]] = {}
@@ -43,7 +43,7 @@ def simplify_expr(func: Function) -> Function:
 
     def rule(e: Any) -> Any:
         for _ in range(8):
-            name = e.op.name if type(e) is Call and isinstance(e.op, ir.Op) else ""
+            name = operator_name(e)
             made = next((m for r in _RULES.get(name, ()) if (m := r(e, meaning)) is not None), None)
             if made is None:
                 return e
@@ -83,7 +83,7 @@ def _same_type(a: Any, b: Any) -> bool:
 def _inner(e: ir.Expr, meaning: Callable[[Any], Any], *names: str) -> Call | None:
     """Return the call of one of some operators that an expression stands for."""
     found = meaning(e)
-    return found if type(found) is Call and isinstance(found.op, ir.Op) and found.op.name in names else None
+    return found if operator_name(found) in names else None
 
 
 _RESHAPES = ("reshape", "contrib_reverse_reshape", "squeeze", "expand_dims")

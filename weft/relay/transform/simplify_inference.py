@@ -7,7 +7,7 @@ from weft import ir
 from weft.relay.expr import Call, Function, TupleGetItem, Var, const
 from weft.relay.op.registry import get, op_call
 from weft.relay.transform.typed_pass import typed_function_pass
-from weft.relay.walk import rewrite
+from weft.relay.walk import operator_name, rewrite
 
 
 @typed_function_pass
@@ -51,7 +51,7 @@ def simplify_inference(func: Function) -> Function:
 
 def _decomposed(e: Any, call: Any, table: dict[str, Callable[..., Any]]) -> Any:
     """Return what computes an expression whose value a call gives; the expression itself where nothing is known."""
-    name = call.op.name if type(call) is Call and isinstance(call.op, ir.Op) else ""
+    name = operator_name(call)
     ty = call.args[0].ty if name in table else None
     if not isinstance(ty, ir.TensorType) or ty.shape is None:
         return e

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from weft import error, ir, tir
+from weft.spelling import take_name
 
 
 class Emitter:
@@ -76,12 +77,7 @@ class Emitter:
 
     def fresh(self, var: ir.Var, prefix: str = "v_") -> str:
         """Name a variable."""
-        base = prefix + re.sub(r"[^A-Za-z0-9_]", "_", var.name)
-        name, n = base, 0
-        while name in self.taken:
-            n += 1
-            name = f"{base}_{n}"
-        self.taken.add(name)
+        name = take_name(prefix + re.sub(r"[^A-Za-z0-9_]", "_", var.name), self.taken)
         self.names[var] = name
         return name
 

@@ -61,17 +61,17 @@ def _index(e: Any) -> int:
     return value
 
 
-def _release(s: FunctionEmitter, slot: str) -> None:
-    """Give the object of a value back, if it is one."""
-    s.module.declare("TVMFFIObjectDecRef", "declare extern_weak i32 @TVMFFIObjectDecRef(ptr)")
+def _count(s: FunctionEmitter, slot: str, name: str, function: str) -> None:
+    """Count the references to the object of a value, if it is one, by a function of tvm-ffi."""
+    s.module.declare(function, f"declare extern_weak i32 @{function}(ptr)")
     s.module.support(
-        "weft.release",
+        name,
         lambda: (
-            f"""define internal void @weft.release(i32 %kind, ptr %object) #0 {{
+            f"""define internal void @{name}(i32 %kind, ptr %object) #0 {{
   %is = icmp sge i32 %kind, {_FIRST_OBJECT}
-  br i1 %is, label %drop, label %done
-drop:
-  %rc = call i32 @TVMFFIObjectDecRef(ptr %object)
+  br i1 %is, label %count, label %done
+count:
+  %rc = call i32 @{function}(ptr %object)
   br label %done
 done:
   ret void
@@ -80,7 +80,12 @@ done:
     )
     kind = s.effect(f"load i32, ptr {slot}, align 8")
     held = s.effect(f"load ptr, ptr {_payload(s, slot)}, align 8")
-    s.emit(f"call void @weft.release(i32 {kind}, ptr {held})")
+    s.emit(f"call void @{name}(i32 {kind}, ptr {held})")
+
+
+def _release(s: FunctionEmitter, slot: str) -> None:
+    """Give the object of a value back, if it is one."""
+    _count(s, slot, "weft.release", "TVMFFIObjectDecRef")
 
 
 def leave_marked(
@@ -130,28 +135,10 @@ def _call(e: ir.CallIntrin, s: FunctionEmitter) -> str:
 @on("anylist_setitem")
 def _assign(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     """``(list, index, value)``: an item becomes a value, of which both then hold a reference."""
-    s.module.declare("TVMFFIObjectIncRef", "declare extern_weak i32 @TVMFFIObjectIncRef(ptr)")
-    s.module.support(
-        "weft.retain",
-        lambda: (
-            f"""define internal void @weft.retain(ptr %slot) #0 {{
-  %kind = load i32, ptr %slot, align 8
-  %is = icmp sge i32 %kind, {_FIRST_OBJECT}
-  br i1 %is, label %hold, label %done
-hold:
-  %payload = getelementptr inbounds i8, ptr %slot, i64 8
-  %object = load ptr, ptr %payload, align 8
-  %rc = call i32 @TVMFFIObjectIncRef(ptr %object)
-  br label %done
-done:
-  ret void
-}}"""
-        ),
-    )
     area = _area(s, 1)
     _put(s, area, 0, e.args[2])
     value = s.value(f"getelementptr inbounds {_ANY}, ptr {area}, i64 0, i32 0")
-    s.emit(f"call void @weft.retain(ptr {value})")
+    _count(s, value, "weft.retain", "TVMFFIObjectIncRef")
     _store(s, e.args[0], _index(e.args[1]), value)
     return "0"
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from weft import error, ir, tir
+from weft.spelling import unused_name
 
 _OPERATORS = {
     ir.Add: "+",
@@ -39,10 +40,7 @@ class Writer:
         """Name a variable or a buffer."""
         if thing not in self.names:
             base = "".join(c if c.isalnum() else "_" for c in thing.name)
-            taken, n = set(self.names.values()), 0
-            while (unique := f"{base}_{n}" if n else base) in taken:
-                n += 1
-            self.names[thing] = unique
+            self.names[thing] = unused_name(base, set(self.names.values()))
         return self.names[thing]
 
     def expr(self, e: Any) -> str:

@@ -395,13 +395,7 @@ def substitute_ranges(ranges: tuple[ir.Range, ...], mapping: Mapping[ir.Var, ir.
 
 def _boxes(table: dict[Buffer, _Box]) -> tuple[BufferRegion, ...]:
     return tuple(
-        BufferRegion(
-            b,
-            tuple(
-                r if r is not None else ir.Range.from_min_extent(ir.const(0, d.dtype), d)
-                for r, d in zip(box, b.shape, strict=True)
-            ),
-        )
+        BufferRegion(b, tuple(r if r is not None else ir.Range(d) for r, d in zip(box, b.shape, strict=True)))
         for b, box in table.items()
     )
 

@@ -133,10 +133,11 @@ def has_vector_axis(block: Block) -> bool:
 def _breaks_vectors(load: BufferLoad, var: ir.Var) -> bool:
     """Whether an access jumps after fewer neighbours of a variable than a vector has, or after no whole vectors."""
     divisions = ir.find(load.indices, ir.FloorDiv, ir.FloorMod)
-    return any(isinstance(n.b, ir.IntImm) and n.b.value % 8 and _without_casts(n.a) is var for n in divisions)
+    return any(isinstance(n.b, ir.IntImm) and n.b.value % 8 and without_casts(n.a) is var for n in divisions)
 
 
-def _without_casts(value: ir.PrimExpr) -> ir.PrimExpr:
+def without_casts(value: ir.PrimExpr) -> ir.PrimExpr:
+    """Return what is cast."""
     while isinstance(value, ir.Cast):
         value = value.value
     return value
@@ -237,5 +238,5 @@ def _is_own(value: ir.PrimExpr, store: BufferStore) -> bool:
 
 
 def _operand(value: ir.PrimExpr) -> BufferLoad | None:
-    value = _without_casts(value)
+    value = without_casts(value)
     return value if isinstance(value, BufferLoad) else None

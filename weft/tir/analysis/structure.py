@@ -264,10 +264,8 @@ def init_nest(realize: stmts.BlockRealize, loops: list[stmts.For], name: str) ->
     chosen = [f for f in loops if f.loop_var in needed]
     loop_map = {f.loop_var: replace_node(f.loop_var) for f in chosen}
     dropped = {f.loop_var for f in loops} - set(loop_map)
-    predicate: ir.PrimExpr = ir.TRUE
-    for c in conjuncts(realize.predicate):
-        if used_vars(c).isdisjoint(dropped):
-            predicate = ir.logical_and(predicate, subst_stmt(c, loop_map))
+    kept = [c for c in conjuncts(realize.predicate) if used_vars(c).isdisjoint(dropped)]
+    predicate = ir.all_of(*(subst_stmt(c, loop_map) for c in kept))
     assert block.init is not None
     init_block = stmts.Block(
         tuple(iv for iv, _, _ in pairs),
@@ -280,9 +278,7 @@ def init_nest(realize: stmts.BlockRealize, loops: list[stmts.For], name: str) ->
     body: stmts.Stmt = stmts.BlockRealize(
         tuple(subst_stmt(value, loop_map) for _, _, value in pairs), predicate, init_block
     )
-    for f in reversed(chosen):
-        body = replace_node(f, loop_var=loop_map[f.loop_var], body=body)
-    return body
+    return around([replace_node(f, loop_var=loop_map[f.loop_var]) for f in chosen], body)
 
 
 def empty_inits(stmt: stmts.Stmt) -> Iterator[tuple[list[ir.PrimExpr], stmts.For, stmts.Stmt]]:
@@ -327,6 +323,13 @@ def loops_around(body: stmts.Stmt, variables: Sequence[ir.Var], extents: Iterabl
     """Put serial loops of variables from 0 around a statement, the first outermost."""
     for v, extent in reversed(list(zip(variables, extents, strict=True))):
         body = stmts.For(v, ir.const(0, v.dtype), extent, stmts.ForKind.SERIAL, body)
+    return body
+
+
+def around(outer: Sequence[Any], body: stmts.Stmt) -> stmts.Stmt:
+    """Put statements that have a body around a statement, the first outermost, in place of what they run."""
+    for s in reversed(outer):
+        body = replace_node(s, body=body)
     return body
 
 

@@ -15,35 +15,31 @@ from weft.tir.stmt import Block, BlockRealize, For, ForKind
 
 def parallel(state: ScheduleState, var: Var) -> None:
     """Run the iterations of a loop on the thread pool."""
-    _set_kind(state, var, ForKind.PARALLEL, "parallel")
+    _set_kind(state, var, ForKind.PARALLEL)
 
 
 def vectorize(state: ScheduleState, var: Var) -> None:
     """Run the iterations of a loop as lanes of vectors."""
     loop = state.loop(var)
     if not isinstance(loop.extent, IntImm):
-        raise refuse(
-            "vectorize", f"the extent {loop.extent} is not a constant", loops=loop, help="split a constant factor off"
-        )
-    _set_kind(state, var, ForKind.VECTORIZED, "vectorize")
+        raise refuse(f"the extent {loop.extent} is not a constant", loops=loop, help="split a constant factor off")
+    _set_kind(state, var, ForKind.VECTORIZED)
 
 
 def unroll(state: ScheduleState, var: Var) -> None:
     """Write the iterations of a loop out one after another."""
     loop = state.loop(var)
-    _check_unbound(loop, "unroll")
+    _check_unbound(loop)
     state.replace(loop, replace_node(loop, kind=ForKind.UNROLLED))
 
 
 def bind(state: ScheduleState, var: Var, thread_tag: str) -> None:
     """Run each iteration of a loop on its own GPU thread or block."""
     if not thread_tag.startswith(("threadIdx.", "blockIdx.", "vthread")):
-        raise refuse("bind", f"unknown thread axis '{thread_tag}'", help="threadIdx.x/y/z, blockIdx.x/y/z or vthread")
+        raise refuse(f"unknown thread axis '{thread_tag}'", help="threadIdx.x/y/z, blockIdx.x/y/z or vthread")
     path, loop = state.path_to_loop(var), state.loop(var)
-    _check_unbound(loop, "bind")
-    check_data_parallel(
-        loop, "bind", state.analyzer_at(path, inside=True), allow_reduce=thread_tag.startswith("threadIdx.")
-    )
+    _check_unbound(loop)
+    check_data_parallel(loop, state.analyzer_at(path, inside=True), allow_reduce=thread_tag.startswith("threadIdx."))
     for other in (*path[:-1], *statements(loop.body)):
         if isinstance(other, For) and other.thread_binding is not None:
             outer, inner = (other, loop) if other in path else (loop, other)
@@ -53,7 +49,6 @@ def bind(state: ScheduleState, var: Var, thread_tag: str) -> None:
                 and not _for_threads_together(outer, inner)
             ):
                 raise refuse(
-                    "bind",
                     f"a loop of the same nest runs on {thread_tag} already",
                     loops=[other, loop],
                     help="bind one of the two to another axis, or fuse the two loops and bind the result",
@@ -71,30 +66,28 @@ def _for_threads_together(threads: For, work: For) -> bool:
     return shared and threads.loop_var not in used_vars(work)
 
 
-def _set_kind(state: ScheduleState, var: Var, kind: ForKind, primitive: str) -> None:
+def _set_kind(state: ScheduleState, var: Var, kind: ForKind) -> None:
     path, loop = state.path_to_loop(var), state.loop(var)
-    _check_unbound(loop, primitive)
-    check_data_parallel(loop, primitive, state.analyzer_at(path, inside=True))
+    _check_unbound(loop)
+    check_data_parallel(loop, state.analyzer_at(path, inside=True))
     state.replace(loop, replace_node(loop, kind=kind))
 
 
-def _check_unbound(loop: For, primitive: str) -> None:
+def _check_unbound(loop: For) -> None:
     if loop.thread_binding is not None:
         raise refuse(
-            primitive,
             f"the loop is bound to {loop.thread_binding.thread_tag}",
             loops=loop,
             help="a thread runs each of its iterations; split the loop before binding it",
         )
 
 
-def check_data_parallel(loop: For, primitive: str, analyzer: Analyzer, allow_reduce: bool = False) -> None:
+def check_data_parallel(loop: For, analyzer: Analyzer, allow_reduce: bool = False) -> None:
     """Refuse unless each iteration writes other elements, and uses none that another one makes."""
     allowed = ("data_par", "reduce") if allow_reduce else ("data_par",)
     for r in child_realizes(loop.body):
         if not is_const_int(loop.extent, 1) and loop.loop_var not in used_vars(r.iter_values) and accumulates(r.block):
             raise refuse(
-                primitive,
                 f"each iteration of the loop runs '{r.block.name_hint}' again on what it wrote before",
                 loops=loop,
                 block=r.block.name_hint,
@@ -103,18 +96,16 @@ def check_data_parallel(loop: For, primitive: str, analyzer: Analyzer, allow_red
         for iv, value in zip(r.block.iter_vars, r.iter_values, strict=True):
             if loop.loop_var in used_vars(value) and iv.iter_type not in allowed:
                 raise refuse(
-                    primitive,
                     f"the loop feeds '{iv.var.name}', a {iv.iter_type} variable: its iterations write the same "
                     "elements",
                     loops=loop,
                     block=r.block.name_hint,
                     help="use rfactor, or apply it to a spatial loop",
                 )
-        _check_apart(loop, r, primitive)
+        _check_apart(loop, r)
     tied = None if is_const_int(loop.extent, 1) else tied_iterations(loop.body, [loop], analyzer)
     if tied is not None:
         raise refuse(
-            primitive,
             f"'{tied[1]}' uses elements of '{tied[0].name}' that other iterations may write",
             loops=loop,
             block=tied[1],
@@ -122,7 +113,7 @@ def check_data_parallel(loop: For, primitive: str, analyzer: Analyzer, allow_red
         )
 
 
-def _check_apart(loop: For, realize: BlockRealize, primitive: str) -> None:
+def _check_apart(loop: For, realize: BlockRealize) -> None:
     """Refuse a block that writes elements of another iteration of the loop."""
     block = realize.block
     if is_const_int(loop.extent, 1) or not block.writes:
@@ -132,7 +123,6 @@ def _check_apart(loop: For, realize: BlockRealize, primitive: str) -> None:
     inner = [s for s in path_to(loop, lambda s: s is realize) or () if isinstance(s, For)]
     if moved or not writes_apart(block) or (accumulates(block) and not instances_apart(inner, realize)):
         raise refuse(
-            primitive,
             "the iterations are not known to write elements of their own",
             loops=loop,
             block=block.name_hint,
@@ -150,9 +140,7 @@ def unannotate(state: ScheduleState, target: Var | str, key: str) -> None:
     """Remove a note."""
     node = _target(state, target)
     if key not in node.annotations:
-        raise refuse(
-            "unannotate", f"no annotation '{key}'", help="there are: " + (", ".join(node.annotations.keys()) or "none")
-        )
+        raise refuse(f"no annotation '{key}'", help="there are: " + (", ".join(node.annotations.keys()) or "none"))
     state.replace(node, replace_node(node, annotations=node.annotations.without(key)))
 
 

@@ -41,7 +41,7 @@ def element_nest(
     return loops_around(BlockRealize(values, ir.TRUE, block), loops, [r.extent for r in box]), block
 
 
-def place_of(block: Block, buffer: BufferName, primitive: str) -> tuple[str, int]:
+def place_of(block: Block, buffer: BufferName) -> tuple[str, int]:
     """Return a buffer of a block, given in any of its forms, as ``("read" or "write", index)``."""
     if isinstance(buffer, (tuple, list)):
         return buffer[0], buffer[1]
@@ -52,27 +52,26 @@ def place_of(block: Block, buffer: BufferName, primitive: str) -> tuple[str, int
                 return kind, i
     names = ", ".join(b.name for b in (*reads, *(w.buffer for w in block.writes)))
     asked = buffer if isinstance(buffer, str) else buffer.name
-    raise refuse(primitive, f"the block does not touch '{asked}'", block=block.name_hint, help=f"it touches {names}")
+    raise refuse(f"the block does not touch '{asked}'", block=block.name_hint, help=f"it touches {names}")
 
 
-def region_of(block: Block, kind: str, buffer: int | str | Buffer, primitive: str) -> BufferRegion:
+def region_of(block: Block, kind: str, buffer: int | str | Buffer) -> BufferRegion:
     """Return what a block reads or writes of a buffer, which is given by its place there, its name or itself.
 
     What a block writes is not found among what it reads, unless by its place there.
     """
-    found, index = (kind, buffer) if isinstance(buffer, int) else place_of(block, buffer, primitive)
+    found, index = (kind, buffer) if isinstance(buffer, int) else place_of(block, buffer)
     if found != kind:
         verb = "does not write" if kind == "write" else "writes"
         name = buffer if isinstance(buffer, str) else buffer.name  # type: ignore[union-attr]
-        raise refuse(primitive, f"the block {verb} '{name}'", block=block.name_hint)
-    return region_at(block.writes if kind == "write" else block.reads, index, block.name_hint, primitive)
+        raise refuse(f"the block {verb} '{name}'", block=block.name_hint)
+    return region_at(block.writes if kind == "write" else block.reads, index, block.name_hint)
 
 
-def region_at(regions: Sequence[BufferRegion], index: int, name: str, primitive: str) -> BufferRegion:
+def region_at(regions: Sequence[BufferRegion], index: int, name: str) -> BufferRegion:
     """Return one of the regions of the block that is called `name`."""
     if not 0 <= index < len(regions):
         raise refuse(
-            primitive,
             f"buffer index {index} is out of range",
             block=name,
             help="the buffers are " + ", ".join(r.buffer.name for r in regions),
@@ -80,9 +79,9 @@ def region_at(regions: Sequence[BufferRegion], index: int, name: str, primitive:
     return regions[index]
 
 
-def buffer_at(block: Block, where: BufferName, primitive: str) -> Buffer:
+def buffer_at(block: Block, where: BufferName) -> Buffer:
     """Return a buffer of a block, given in any of its forms."""
-    kind, index = place_of(block, where, primitive)
+    kind, index = place_of(block, where)
     if kind not in ("read", "write"):
-        raise refuse(primitive, f"unknown kind of buffer '{kind}'", block=block.name_hint, help="'read' or 'write'")
-    return region_of(block, kind, index, primitive).buffer
+        raise refuse(f"unknown kind of buffer '{kind}'", block=block.name_hint, help="'read' or 'write'")
+    return region_of(block, kind, index).buffer

@@ -8,7 +8,7 @@ from weft import ir
 from weft.arith import Analyzer
 from weft.tir.analysis.access import evaluate_interval, relax_region
 from weft.tir.analysis.apart import initialises
-from weft.tir.analysis.structure import conjuncts, init_nest, replace_node, subst_stmt, used_vars
+from weft.tir.analysis.structure import around, conjuncts, init_nest, replace_node, subst_stmt, used_vars
 from weft.tir.buffer import BufferRegion
 from weft.tir.schedule.reduction import with_self_reads
 from weft.tir.schedule.state import ScheduleState, refuse
@@ -18,7 +18,6 @@ from weft.tir.stmt import Block, BlockRealize, For, Stmt
 def _check_start(block: Block, nest: list[For]) -> None:
     if not initialises(block):
         raise refuse(
-            "blockize",
             "the block starts from other elements than those that it changes, or from what a "
             "variable that it reduces over decides",
             loops=nest,
@@ -43,7 +42,6 @@ def blockize(state: ScheduleState, var: ir.Var, preserve_unit_iters: bool = True
     for c in conjuncts(realize.predicate):
         if not used_vars(c).isdisjoint(inner):
             raise refuse(
-                "blockize",
                 f"the condition {c} cuts the nest",
                 loops=nest,
                 block=name,
@@ -66,14 +64,13 @@ def blockize(state: ScheduleState, var: ir.Var, preserve_unit_iters: bool = True
         box = evaluate_interval(part, intervals)
         if box is None or used_vars(part) - set(inner) or not ir.is_const_int(analyzer.simplify(box[0]), 0):
             raise refuse(
-                "blockize",
                 f"the value {value} of '{iv.var.name}' is not a part decided outside plus one decided inside",
                 loops=nest,
                 block=name,
             )
         extent = ir.cast(iv.dtype, analyzer.simplify(box[1] + 1))
         if not analyzer.can_prove_equal(ir.floormod(base, extent), 0):
-            raise refuse("blockize", f"'{iv.var.name}' does not start at multiples of {extent}", loops=nest, block=name)
+            raise refuse(f"'{iv.var.name}' does not start at multiples of {extent}", loops=nest, block=name)
         low = ir.IterVar(
             ir.Range.from_min_extent(ir.const(0, iv.dtype), extent),
             replace_node(iv.var, name=f"{iv.var.name}_i"),
@@ -97,9 +94,7 @@ def blockize(state: ScheduleState, var: ir.Var, preserve_unit_iters: bool = True
         _check_start(realize.block, nest)
         init = init_nest(small, nest, state.fresh_name(f"{name}_init"))
         small = replace_node(small, block=replace_node(block, init=None, reads=with_self_reads(block)))
-    body: Stmt = small
-    for loop in reversed(nest):
-        body = replace_node(loop, body=body)
+    body = around(nest, small)
     domain = {iv.var: iv.dom for iv, _ in inner_iters if iv.dom is not None}
 
     def relaxed(regions: tuple[BufferRegion, ...]) -> tuple[BufferRegion, ...]:
@@ -122,18 +117,15 @@ def _perfect_nest(path: list[Stmt]) -> tuple[list[For], BlockRealize]:
         s = s.body
     if not isinstance(s, BlockRealize):
         raise refuse(
-            "blockize",
-            "the loops do not hold one block and nothing else",
-            loops=nest,
-            help="give a loop whose nest has one block",
+            "the loops do not hold one block and nothing else", loops=nest, help="give a loop whose nest has one block"
         )
     others = {f.loop_var for f in (*path, *nest) if isinstance(f, For)}
     if any(not used_vars(f.min, f.extent).isdisjoint(others) for f in nest):
-        raise refuse("blockize", "the range of a loop depends on another loop", loops=nest, block=s.block.name_hint)
+        raise refuse("the range of a loop depends on another loop", loops=nest, block=s.block.name_hint)
     return nest, s
 
 
 def _relax(region: BufferRegion, domain: dict[ir.Var, ir.Range], analyzer: Any) -> BufferRegion:
     box = relax_region(region.region, domain, analyzer)
-    whole = (ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in region.buffer.shape)
+    whole = (ir.Range(d) for d in region.buffer.shape)
     return BufferRegion(region.buffer, tuple(w if r is None else r for r, w in zip(box, whole, strict=True)))

@@ -24,14 +24,14 @@ from weft.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 def compute_inline(state: ScheduleState, name: str) -> None:
     """Compute the elements of a block where they are read, if anywhere, and drop its buffer."""
     _, scope, realize = state.located(name)
-    store = _inlinable_store(state, realize, scope, "compute_inline")
-    state.check_loaded("compute_inline", store.buffer)
-    index_vars = _index_vars(store, realize, "compute_inline")
+    store = _inlinable_store(state, realize, scope)
+    state.check_loaded(store.buffer)
+    index_vars = _index_vars(store, realize)
     consumers = dependence.consumers_of(realize.block, scope)
     if not consumers and state.allocating_block(store.buffer) is not scope:
-        raise refuse("compute_inline", f"'{store.buffer.name}' may be read outside of the block's scope", block=name)
+        raise refuse(f"'{store.buffer.name}' may be read outside of the block's scope", block=name)
     for last in consumers[-1:]:
-        _check_inputs(realize, [*dependence.blocks_from_to(scope, realize, last), last], "compute_inline")
+        _check_inputs(realize, [*dependence.blocks_from_to(scope, realize, last), last])
     for consumer in consumers:
         _check_reads(store, index_vars, realize.block, consumer.block)
     only = {v: m for v, m in _unit_vars(realize.block).items() if v not in index_vars}
@@ -55,15 +55,15 @@ def compute_inline(state: ScheduleState, name: str) -> None:
     state.dealloc(store.buffer)
 
 
-def _check_inputs(realize: BlockRealize, others: list[BlockRealize], primitive: str, outputs: bool = False) -> None:
+def _check_inputs(realize: BlockRealize, others: list[BlockRealize], outputs: bool = False) -> None:
     """Refuse to run a block at another place where `others` write what it reads, or touch what it writes."""
     block = realize.block
     inputs = [r.buffer for r in block.reads]
     for other in others:
         if dependence.touches(other.block, inputs, writes_only=True):
-            raise refuse(primitive, f"'{other.block.name_hint}' overwrites what the block reads", block=block.name_hint)
+            raise refuse(f"'{other.block.name_hint}' overwrites what the block reads", block=block.name_hint)
         if outputs and dependence.touches(other.block, [w.buffer for w in block.writes]):
-            raise refuse(primitive, f"'{other.block.name_hint}' uses what the block overwrites", block=block.name_hint)
+            raise refuse(f"'{other.block.name_hint}' uses what the block overwrites", block=block.name_hint)
 
 
 def _check_reads(store: BufferStore, index_vars: list[ir.Var | None], block: Block, consumer: Block) -> None:
@@ -78,47 +78,41 @@ def _check_reads(store: BufferStore, index_vars: list[ir.Var | None], block: Blo
             if not (analyzer.can_prove(index >= dom.min) and analyzer.can_prove(index < dom.min + dom.extent)):
                 place = ", ".join(map(str, load.indices))
                 raise refuse(
-                    "compute_inline",
-                    f"'{consumer.name_hint}' may read [{place}], which the block does not make",
-                    block=block.name_hint,
+                    f"'{consumer.name_hint}' may read [{place}], which the block does not make", block=block.name_hint
                 )
 
 
-def _inlinable_store(state: ScheduleState, realize: BlockRealize, scope: Block, primitive: str) -> BufferStore:
+def _inlinable_store(state: ScheduleState, realize: BlockRealize, scope: Block) -> BufferStore:
     """Return the single store of a block that writes each element of an intermediate buffer once."""
     block = realize.block
     store = dependence.is_plain_store(block)
     if store is None or not dependence.is_data_parallel(block):
         raise refuse(
-            primitive,
             "the block is not one element-wise store",
             block=block.name_hint,
             help="reductions and blocks with several statements cannot be inlined",
         )
     if state.is_argument(store.buffer):
-        raise refuse(primitive, f"'{store.buffer.name}' is an output of the function", block=block.name_hint)
+        raise refuse(f"'{store.buffer.name}' is an output of the function", block=block.name_hint)
     if not dependence.is_complete(realize, scope):
-        raise refuse(
-            primitive, "another block writes the same buffer, or the block reads what it writes", block=block.name_hint
-        )
+        raise refuse("another block writes the same buffer, or the block reads what it writes", block=block.name_hint)
     if not dependence.has_trivial_predicate(realize):
-        raise refuse(primitive, f"the block runs only where {realize.predicate}", block=block.name_hint)
-    _check_effects(store, block, primitive)
+        raise refuse(f"the block runs only where {realize.predicate}", block=block.name_hint)
+    _check_effects(store, block)
     return store
 
 
-def _check_effects(store: BufferStore, block: Block, primitive: str) -> None:
+def _check_effects(store: BufferStore, block: Block) -> None:
     """Refuse to compute a value with an effect as often as it is read."""
     if not is_pure((store.value, store.indices)):
         raise refuse(
-            primitive,
             f"'{store.value}' may do more than give a value",
             block=block.name_hint,
             help="use call_pure_extern, or register the operator with TCallEffectKind",
         )
 
 
-def _index_vars(store: BufferStore, realize: BlockRealize, primitive: str) -> list[ir.Var | None]:
+def _index_vars(store: BufferStore, realize: BlockRealize) -> list[ir.Var | None]:
     """Return the block variable that each index of the store is; None for a dimension of one element."""
     result: list[ir.Var | None] = []
     own = {iv.var for iv in realize.block.iter_vars}
@@ -129,14 +123,13 @@ def _index_vars(store: BufferStore, realize: BlockRealize, primitive: str) -> li
             result.append(None)
         else:
             raise refuse(
-                primitive,
                 f"an element is stored at [{', '.join(map(str, store.indices))}], "
                 "which is not a plain list of block variables",
                 block=realize.block.name_hint,
             )
     free = (used_vars(store.value) & own) - {v for v in result if v is not None}
     if free - set(_unit_vars(realize.block)):
-        raise refuse(primitive, "the value depends on a variable that no index has", block=realize.block.name_hint)
+        raise refuse("the value depends on a variable that no index has", block=realize.block.name_hint)
     return result
 
 
@@ -152,28 +145,25 @@ def reverse_compute_inline(state: ScheduleState, name: str) -> None:
     block = realize.block
     store = dependence.is_plain_store(block)
     if store is None or not dependence.is_complete(realize, scope):
-        raise refuse("reverse_compute_inline", "the block is not one element-wise store", block=name)
+        raise refuse("the block is not one element-wise store", block=name)
     producers = dependence.producers_of(block, scope)
     if len(producers) != 1:
-        raise refuse("reverse_compute_inline", f"the block has {len(producers)} producers, one is needed", block=name)
+        raise refuse(f"the block has {len(producers)} producers, one is needed", block=name)
     producer = producers[0]
     target = dependence.is_plain_store(producer.block)
     if target is None or not dependence.is_complete(producer, scope):
         raise refuse(
-            "reverse_compute_inline",
             "the producer is not one element-wise store",
             block=producer.block.name_hint,
             help="decompose a reduction first, or use reverse_compute_at",
         )
     if len(dependence.consumers_of(producer.block, scope)) != 1 or state.is_argument(target.buffer):
-        raise refuse(
-            "reverse_compute_inline", f"'{target.buffer.name}' is needed by others too", block=producer.block.name_hint
-        )
-    state.check_loaded("reverse_compute_inline", target.buffer)
-    _check_inputs(realize, dependence.blocks_from_to(scope, producer, realize), "reverse_compute_inline", outputs=True)
+        raise refuse(f"'{target.buffer.name}' is needed by others too", block=producer.block.name_hint)
+    state.check_loaded(target.buffer)
+    _check_inputs(realize, dependence.blocks_from_to(scope, producer, realize), outputs=True)
     _check_all(state, path, producer, target)
-    _check_effects(target, producer.block, "reverse_compute_inline")
-    _check_effects(store, block, "reverse_compute_inline")
+    _check_effects(target, producer.block)
+    _check_effects(store, block)
     mapping, is_read = _inverse(store, target, realize, producer, state)
     value = ir.substitute(store.value, mapping)
 
@@ -195,13 +185,12 @@ def reverse_compute_inline(state: ScheduleState, name: str) -> None:
 def _check_all(state: ScheduleState, path: list[Stmt], producer: BlockRealize, target: BufferStore) -> None:
     """Refuse unless the producer makes each element, and the consumer uses each."""
     name, made = producer.block.name_hint, state.path_to_block(producer.block.name_hint)
-    whole = tuple(ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in target.buffer.shape)
+    whole = tuple(ir.Range(d) for d in target.buffer.shape)
     places = ir.substitute(target.indices, iter_values_of(producer))
     if not covers(made, places, whole, state.analyzer_at(made)):
-        raise refuse("reverse_compute_inline", f"'{name}' does not make all of '{target.buffer.name}'", block=name)
+        raise refuse(f"'{name}' does not make all of '{target.buffer.name}'", block=name)
     if not covers_domain(path, state.analyzer_at(path)):
         raise refuse(
-            "reverse_compute_inline",
             "the loops do not run the block on its whole domain",
             block=path[-1].block.name_hint,  # type: ignore[union-attr]
         )
@@ -216,18 +205,13 @@ def _inverse(
     reads = [ir.substitute(i, units) for i in loads[0].indices]
     at = state.analyzer_at([*state.path_to_block(name), realize.block], inside=True)
     if not all(at.can_prove(r >= 0) and at.can_prove(r < d) for r, d in zip(reads, target.buffer.shape, strict=True)):
-        raise refuse("reverse_compute_inline", "some of the consumer's elements read nothing that is made", block=name)
+        raise refuse("some of the consumer's elements read nothing that is made", block=name)
     if any(not ir.structural_equal(x.indices, loads[0].indices) for x in loads[1:]):
-        raise refuse("reverse_compute_inline", "the consumer reads the producer at several places", block=name)
+        raise refuse("the consumer reads the producer at several places", block=name)
     domains = {iv.var: iv.dom for iv in realize.block.iter_vars if iv.var not in units}
     missing = [v for v in domains if v not in used_vars(*reads)]
     if missing:
-        raise refuse(
-            "reverse_compute_inline",
-            "the consumer writes each element of the producer several times",
-            block=name,
-            loops=missing,
-        )
+        raise refuse("the consumer writes each element of the producer several times", block=name, loops=missing)
     places = [i for i, read in enumerate(reads) if used_vars(read) & domains.keys()]
     extents = [dom.extent for dom in domains.values() if dom is not None and ir.is_const_int(dom.min, 0)]
     there = IndexMap(tuple(domains), tuple(reads[i] for i in places))
@@ -237,7 +221,7 @@ def _inverse(
         try:
             back, _ = there.non_surjective_inverse(extents)
         except (error.WeftError, ValueError) as e:
-            raise refuse("reverse_compute_inline", "where the consumer reads has no inverse", block=name) from e
+            raise refuse("where the consumer reads has no inverse", block=name) from e
     analyzer = state.analyzer_at([*state.path_to_block(producer.block.name_hint), producer.block], inside=True)
     written = dict(zip(back.initial_indices, (target.indices[i] for i in places), strict=True))
     values = [analyzer.simplify(ir.substitute(e, written)) for e in back.final_indices]
@@ -271,19 +255,17 @@ def split_consumers(state: ScheduleState, name: str, consumers: list[str]) -> li
     path, scope, realize = state.located(name)
     block = realize.block
     if len(block.writes) != 1 or state.is_argument(block.writes[0].buffer):
-        raise refuse("split_consumers", "the block does not write one intermediate buffer", block=name)
+        raise refuse("the block does not write one intermediate buffer", block=name)
     if not dependence.is_complete(realize, scope) and not dependence.is_reduction(realize, scope):
-        raise refuse("split_consumers", "the block is neither complete nor a whole reduction", block=name)
+        raise refuse("the block is neither complete nor a whole reduction", block=name)
     actual = {c.block.name_hint for c in dependence.consumers_of(block, scope)}
     if actual != set(consumers):
-        raise refuse(
-            "split_consumers", "not all consumers are listed", block=name, help="they are " + ", ".join(sorted(actual))
-        )
-    state.check_loaded("split_consumers", block.writes[0].buffer)
+        raise refuse("not all consumers are listed", block=name, help="they are " + ", ".join(sorted(actual)))
+    state.check_loaded(block.writes[0].buffer)
     at = max(i for i, s in enumerate(path[:-1]) if not isinstance(s, For)) + 1
     nest, old = path[at], block.writes[0].buffer
     if len(child_realizes(nest)) != 1:
-        raise refuse("split_consumers", "other blocks stand in the same loop nest", block=name)
+        raise refuse("other blocks stand in the same loop nest", block=name)
     copies, names, buffers = [nest], [name], []
     for n, consumer in enumerate(consumers[1:], 1):
         new_name = state.fresh_name(f"{name}_{n}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
 
 from weft import ir
 from weft.arith import Analyzer
@@ -32,31 +31,29 @@ def cache_write(
 
     Returns the name of the copy.
     """
-    path, scope, realize = _found(state, "cache_write", name, storage_scope)
+    path, scope, realize = _found(state, name, storage_scope)
     block = realize.block
-    region = region_of(block, "write", write_index, "cache_write")
+    region = region_of(block, "write", write_index)
     old = region.buffer
     if sum(any(w.buffer is old for w in r.block.writes) for r in child_realizes(scope)) != 1:
-        raise refuse("cache_write", f"several blocks write '{old.name}'", block=name)
+        raise refuse(f"several blocks write '{old.name}'", block=name)
     readers = consumers_of(block, scope)
     top = _apart(scope, path, lambda r: r in readers)
     if loads_of(block.body, old) and not initialises(block):
         raise refuse(
-            "cache_write",
             f"the block reads '{old.name}', which it writes",
             block=name,
             help="the new buffer would not hold what is read",
         )
-    state.check_loaded("cache_write", old, block, *(state.realize(c).block for c in consumers or ()), views=True)
+    state.check_loaded(old, block, *(state.realize(c).block for c in consumers or ()), views=True)
     order = [r.block.name_hint for r in child_realizes(scope)]
     early = [c for c in consumers or () if c not in order or order.index(c) < order.index(block.name_hint)]
     if early:
-        raise refuse("cache_write", f"'{early[0]}' does not run after the block", block=name)
+        raise refuse(f"'{early[0]}' does not run after the block", block=name)
     cache = _cache_of(old, storage_scope)
     box = _whole_region(state, path, realize, region, top)
     if state.is_argument(old) and not (stores_all(block, region) and _fills(state, path, region, box, top)):
         raise refuse(
-            "cache_write",
             f"the block does not write all of '{old.name}' from its first to its last element",
             block=name,
             help="the copy would write the elements between",
@@ -70,7 +67,7 @@ def cache_write(
     for consumer in consumers or ():
         reader = state.realize(consumer).block
         if not any(r.buffer is old for r in reader.reads):
-            raise refuse("cache_write", f"'{consumer}' does not read '{old.name}'", block=name, help="list its readers")
+            raise refuse(f"'{consumer}' does not read '{old.name}'", block=name, help="list its readers")
         state.replace(reader, ir.substitute(reader, {old: cache}))
     return copy_name
 
@@ -86,24 +83,24 @@ def cache_read(
 
     Returns the name of the copy.
     """
-    path, scope, realize = _found(state, "cache_read", name, storage_scope)
+    path, scope, realize = _found(state, name, storage_scope)
     block = realize.block
-    region = region_of(block, "read", read_index, "cache_read")
+    region = region_of(block, "read", read_index)
     old = region.buffer
     if any(w.buffer is old for w in block.writes):
         others = [f"{i} is '{r.buffer.name}'" for i, r in enumerate(block.reads) if r.buffer is not old]
         hint = f"of its reads, {', '.join(others)}"
-        raise refuse("cache_read", f"the block writes '{old.name}'", block=name, help=hint)
+        raise refuse(f"the block writes '{old.name}'", block=name, help=hint)
     cache = _cache_of(old, storage_scope)
     name = block.name_hint  # handles of decomposed reductions have the old one
     users = [state.realize(user).block.name_hint for user in consumers or [name]]
     near = {r.block.name_hint for r in child_realizes(scope)}
     for user in users:
         if user not in near:
-            raise refuse("cache_read", f"'{user}' is in another scope", block=name, help="list blocks of one scope")
+            raise refuse(f"'{user}' is in another scope", block=name, help="list blocks of one scope")
         if not any(r.buffer is old for r in state.realize(user).block.reads):
-            raise refuse("cache_read", f"'{user}' does not read '{old.name}'", block=name, help="list its consumers")
-    state.check_loaded("cache_read", old, *(state.realize(user).block for user in users), views=True)
+            raise refuse(f"'{user}' does not read '{old.name}'", block=name, help="list its consumers")
+    state.check_loaded(old, *(state.realize(user).block for user in users), views=True)
 
     def writes(r: BlockRealize) -> bool:
         return touches(r.block, [old], writes_only=True)
@@ -113,11 +110,9 @@ def cache_read(
         box = _whole_region(state, path, realize, region, top)
     else:
         tops = _statements_with(scope, users)
-        top, box = tops[0], tuple(ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in old.shape)
+        top, box = tops[0], tuple(ir.Range(d) for d in old.shape)
         if any(writes(r) for s in tops for r in child_realizes(s)):
-            raise refuse(
-                "cache_read", f"'{old.name}' is written in the loop nests of the blocks or between them", block=name
-            )
+            raise refuse(f"'{old.name}' is written in the loop nests of the blocks or between them", block=name)
     copy_name = state.fresh_name(f"{old.name}_{storage_scope.replace('.', '_')}")
     state.replace(top, seq(_copy_nest(old, cache, box, copy_name, _outside(state, path, top)), top))
     for user in users:
@@ -131,16 +126,16 @@ def cache_inplace(
     state: ScheduleState, name: str, read_index: int | str | Buffer, storage_scope: str
 ) -> tuple[str, str]:
     """Let a block work on a copy of a buffer that it reads and writes; returns the names of the copies in and out."""
-    path, scope, realize = _found(state, "cache_inplace", name, storage_scope)
+    path, scope, realize = _found(state, name, storage_scope)
     block = realize.block
     kind = "read" if isinstance(read_index, int) else "write"
-    old = region_of(block, kind, read_index, "cache_inplace").buffer
+    old = region_of(block, kind, read_index).buffer
     if not any(w.buffer is old for w in block.writes):
-        raise refuse("cache_inplace", f"the block does not write '{old.name}'", block=name, help="use cache_read")
-    state.check_loaded("cache_inplace", old, block)
+        raise refuse(f"the block does not write '{old.name}'", block=name, help="use cache_read")
+    state.check_loaded(old, block)
     cache = _cache_of(old, storage_scope)
     top = _apart(scope, path, lambda r: r is not realize and touches(r.block, [old]))
-    whole = tuple(ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in old.shape)
+    whole = tuple(ir.Range(d) for d in old.shape)
     copies = [state.fresh_name(f"{old.name}_{storage_scope.replace('.', '_')}")]
     before = _copy_nest(old, cache, whole, copies[0], _outside(state, path, top))
     copies.append(state.fresh_name(f"{copies[0]}_1"))
@@ -166,7 +161,7 @@ def put_stage(
     """
     value = element(*(ir.Var(f"v{i}", d.dtype) for i, d in enumerate(shape)))
     new = Buffer(ir.Var(stage, "handle"), value.dtype, tuple(shape), name=stage, scope="global")
-    whole = [ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in shape]
+    whole = [ir.Range(d) for d in shape]
     nest, maker = element_nest(new, state.fresh_name(stage), whole, element)
     path, scope, _ = state.located(name)
     top = top_child(scope, path)
@@ -179,9 +174,9 @@ def put_stage(
     return maker.name_hint
 
 
-def _found(state: ScheduleState, what: str, name: str, storage_scope: str) -> tuple[list[Stmt], Block, BlockRealize]:
+def _found(state: ScheduleState, name: str, storage_scope: str) -> tuple[list[Stmt], Block, BlockRealize]:
     """The way to a block, the block around it and its realization; the scope of the copy is checked."""
-    check_scope(what, storage_scope)
+    check_scope(storage_scope)
     return state.located(name)
 
 
@@ -233,7 +228,7 @@ def _whole_region(
     result = []
     for r, d in zip(box, region.buffer.shape, strict=True):
         inside = r is not None and analyzer.can_prove(r.min >= 0) and analyzer.can_prove(r.min + r.extent <= d)
-        result.append(r if r is not None and inside else ir.Range.from_min_extent(ir.const(0, d.dtype), d))
+        result.append(r if r is not None and inside else ir.Range(d))
     return tuple(result)
 
 
@@ -254,27 +249,24 @@ def _fills(state: ScheduleState, path: list[Stmt], region: BufferRegion, box: tu
 def _copy_nest(source: Buffer, target: Buffer, box: tuple[ir.Range, ...], name: str, analyzer: Analyzer) -> Stmt:
     """Build the loops and the block that copy what is in the buffers of a box of one to the same place of another."""
     loops = [ir.Var(f"ax{i}", r.extent.dtype) for i, r in enumerate(box)]
-    iters = [
-        ir.IterVar(ir.Range.from_min_extent(ir.const(0, d.dtype), d), ir.Var(f"v{i}", d.dtype), "data_par")
-        for i, d in enumerate(source.shape)
-    ]
+    iters = [ir.IterVar(ir.Range(d), ir.Var(f"v{i}", d.dtype), "data_par") for i, d in enumerate(source.shape)]
     index = tuple(iv.var for iv in iters)
     block = copy_block(iters, source, index, target, index, name)
     values = tuple(r.min + v for r, v in zip(box, loops, strict=True))
     for v, r in zip(loops, box, strict=True):
         analyzer.bind(v, ir.Range.from_min_extent(ir.const(0, v.dtype), r.extent))
     tests = (test for i, d in zip(values, source.shape, strict=True) for test in (i >= 0, i < ir.cast(i.dtype, d)))
-    predicate = reduce(ir.logical_and, (t for t in tests if not analyzer.can_prove(t)), ir.TRUE)
+    predicate = ir.all_of(*(t for t in tests if not analyzer.can_prove(t)))
     return loops_around(BlockRealize(values, predicate, block), loops, [r.extent for r in box])
 
 
 def set_scope(state: ScheduleState, name: str, buffer_index: int | str | Buffer, storage_scope: str) -> None:
     """Choose where the buffer that a block writes lives."""
-    check_scope("set_scope", storage_scope)
+    check_scope(storage_scope)
     block = state.realize(name).block
-    buffer = region_of(block, "write", buffer_index, "set_scope").buffer
+    buffer = region_of(block, "write", buffer_index).buffer
     if state.is_argument(buffer):
-        raise refuse("set_scope", f"'{buffer.name}' is a parameter of the function", block=name, help="use cache_write")
+        raise refuse(f"'{buffer.name}' is a parameter of the function", block=name, help="use cache_write")
     if buffer.scope != storage_scope:
         replace_buffer(state, buffer, replace_node(buffer, scope=storage_scope))
 
@@ -282,12 +274,10 @@ def set_scope(state: ScheduleState, name: str, buffer_index: int | str | Buffer,
 def set_dtype(state: ScheduleState, name: str, buffer_index: int | str | Buffer, dtype: str) -> None:
     """Keep the buffer that a block writes in another data type; values are converted where it is stored and loaded."""
     block = state.realize(name).block
-    old = region_of(block, "write", buffer_index, "unsafe_set_dtype").buffer
+    old = region_of(block, "write", buffer_index).buffer
     if state.is_argument(old):
-        raise refuse(
-            "unsafe_set_dtype", f"'{old.name}' is a parameter of the function", block=name, help="use cache_write"
-        )
-    state.check_loaded("unsafe_set_dtype", old)
+        raise refuse(f"'{old.name}' is a parameter of the function", block=name, help="use cache_write")
+    state.check_loaded(old)
     new = replace_node(old, data=ir.Var(old.name, "handle"), dtype=str(ir.DataType(dtype)))
 
     def rule(node: object) -> object:
@@ -300,36 +290,33 @@ def set_dtype(state: ScheduleState, name: str, buffer_index: int | str | Buffer,
     state.rewrite_body(lambda body: ir.substitute(ir.rewrite(body, rule), {old: new}))
 
 
-def _regions_of(block: Block, kind: str, primitive: str) -> str:
+def _regions_of(block: Block, kind: str) -> str:
     """Return the field that holds the regions of a kind."""
     if kind not in ("read", "write"):
-        raise refuse(primitive, f"unknown kind of buffer '{kind}'", block=block.name_hint, help="'read' or 'write'")
+        raise refuse(f"unknown kind of buffer '{kind}'", block=block.name_hint, help="'read' or 'write'")
     return f"{kind}s"
 
 
 def hide_accesses(state: ScheduleState, name: str, kind: str, places: Sequence[int]) -> None:
     """Leave regions out of what a block says it touches."""
     block = state.realize(name).block
-    field = _regions_of(block, kind, "unsafe_hide_buffer_access")
+    field = _regions_of(block, kind)
     regions = getattr(block, field)
     for place in places:
-        region_at(regions, place, name, "unsafe_hide_buffer_access")
+        region_at(regions, place, name)
     kept = tuple(r for i, r in enumerate(regions) if i not in places)
     state.replace(block, replace_node(block, **{field: kept}))
 
 
 def state_access(state: ScheduleState, name: str, place: int, kind: str, ranges: IndexMap) -> None:
     """State the region that a block touches: a map of its variables gives the ends of each range."""
-    what = "annotate_buffer_access"
     block = state.realize(name).block
-    field = _regions_of(block, kind, what)
+    field = _regions_of(block, kind)
     regions = list(getattr(block, field))
-    old = region_at(regions, place, name, what)
+    old = region_at(regions, place, name)
     ends = ranges(*[iv.var for iv in block.iter_vars])
     if len(ends) != 2 * len(old.region):
-        raise refuse(
-            what, f"{len(ends) // 2} ranges for the {len(old.region)} dimensions of '{old.buffer.name}'", block=name
-        )
+        raise refuse(f"{len(ends) // 2} ranges for the {len(old.region)} dimensions of '{old.buffer.name}'", block=name)
     analyzer = state.analyzer_at(state.path_to_block(name), inside=True)
     box = [ir.Range.from_min_extent(a, analyzer.simplify(b - a)) for a, b in zip(ends[::2], ends[1::2], strict=True)]
     regions[place] = replace_node(old, region=tuple(box))

@@ -23,18 +23,15 @@ def compute_at(
 
     Returns the new loops.
     """
-    scope, realize, loop = _common_scope(state, name, var, "compute_at")
+    scope, realize, loop = _common_scope(state, name, var, may_be_part=True)
     block = realize.block
     if any(state.is_argument(w.buffer) for w in block.writes):
-        raise refuse(
-            "compute_at", "the block is an output block of the function: all of it must be computed", block=name
-        )
+        raise refuse("the block is an output block of the function: all of it must be computed", block=name)
     consumers = dependence.consumers_of(block, scope)
     inside = structure.child_realizes(loop.body)
     outside = [c.block.name_hint for c in consumers if not any(c is r for r in inside)]
     if not consumers or outside:
         raise refuse(
-            "compute_at",
             "it requires all the consumers under the loop" if consumers else "the block has no consumer",
             loops=loop,
             block=outside[0] if outside else name,
@@ -60,13 +57,13 @@ def reverse_compute_at(
 
     Returns the new loops.
     """
-    scope, realize, loop = _common_scope(state, name, var, "reverse_compute_at")
+    scope, realize, loop = _common_scope(state, name, var)
     block = realize.block
     inside = structure.child_realizes(loop.body)
     producers = [p for p in dependence.producers_of(block, scope)]
     under = [p for p in producers if any(p is r for r in inside)]
     if not under:
-        raise refuse("reverse_compute_at", "no producer of the block is under the loop", loops=loop, block=name)
+        raise refuse("no producer of the block is under the loop", loops=loop, block=name)
     analyzer = state.analyzer_at(state.path_to_loop(var), inside=True)
     regions: dict[Buffer, tuple[ir.Range | None, ...]] = {}
     around = _loops_outside(state, var)
@@ -74,7 +71,6 @@ def reverse_compute_at(
         sums = (v for iv, v in zip(p.block.iter_vars, p.iter_values, strict=True) if iv.iter_type == "reduce")
         if not structure.used_vars(*sums).isdisjoint(f.loop_var for f in around):
             raise refuse(
-                "reverse_compute_at",
                 "the producer's result is not complete at this loop: its reduction runs around it",
                 loops=loop,
                 block=p.block.name_hint,
@@ -124,7 +120,6 @@ def _check_filled(
             whole = tuple(r for r in box or () if r is not None)
             if len(whole) < len(made) or not covers(below, tuple(r.min for r in made), whole, analyzer):
                 raise refuse(
-                    "reverse_compute_at",
                     f"an iteration makes only some of the elements of '{w.buffer.name}' between the first and the last",
                     loops=loop,
                     block=p.block.name_hint,
@@ -137,7 +132,6 @@ def _check_partition(state: ScheduleState, block: Block, domain: dict[ir.Var, ir
     for v in dependence.reduce_vars(block):
         if v in domain and not structure.used_vars(domain[v].min, domain[v].extent).isdisjoint(around):
             raise refuse(
-                "reverse_compute_at",
                 f"each iteration would see only a part of the reduction '{v.name}'",
                 block=block.name_hint,
                 help="use rfactor, or a loop outside of it",
@@ -164,7 +158,6 @@ def _check_made(
                 continue
             if read is None or not contains(box, read, analyzer):
                 raise refuse(
-                    "reverse_compute_at",
                     f"the block reads elements of '{touched.buffer.name}' that another iteration of the loop makes",
                     loops=loop,
                     block=block.name_hint,
@@ -190,7 +183,6 @@ def _check_reached(
         apart = sum(map(len, walked)) == len({f.loop_var for fs in walked for f in fs})
         if not (apart and all(_slides_over(r, d, fs, analyzer) for (r, d), fs in zip(cut, walked, strict=True))):
             raise refuse(
-                "reverse_compute_at",
                 "the loops around do not reach all that the block runs for: they reach "
                 f"{', '.join(f'{r.min} to {r.min + r.extent} of {d.extent}' for r, d in cut)}",
                 loops=loop,
@@ -214,13 +206,11 @@ def _check_later(realize: BlockRealize, inside: list[BlockRealize], scope: Block
     name = realize.block.name_hint
     order = structure.child_realizes(scope)
     if order.index(inside[0]) < order.index(realize):
-        raise refuse("compute_at", "the loop runs before the block", loops=loop, block=name)
+        raise refuse("the loop runs before the block", loops=loop, block=name)
     inputs = [r.buffer for r in realize.block.reads]
     for other in (*dependence.blocks_from_to(scope, realize, inside[0]), *inside):
         if dependence.touches(other.block, inputs, writes_only=True):
-            raise refuse(
-                "compute_at", f"'{other.block.name_hint}' overwrites what the block reads", loops=loop, block=name
-            )
+            raise refuse(f"'{other.block.name_hint}' overwrites what the block reads", loops=loop, block=name)
 
 
 def _check_earlier(
@@ -231,13 +221,12 @@ def _check_earlier(
     order = structure.child_realizes(scope)
     first, last = order.index(inside[0]), order.index(inside[-1])
     if order.index(realize) < first:
-        raise refuse("reverse_compute_at", "the loop runs after the block", loops=loop, block=name)
+        raise refuse("the loop runs after the block", loops=loop, block=name)
     made = {w.buffer for r in inside for w in r.block.writes}
     outputs = [w.buffer for w in realize.block.writes]
     for p in others:
         if order.index(p) > last:
             raise refuse(
-                "reverse_compute_at",
                 f"the block reads what '{p.block.name_hint}' makes, which runs after the loop",
                 loops=loop,
                 block=name,
@@ -245,16 +234,11 @@ def _check_earlier(
             )
         if any(w.buffer in made for w in p.block.writes):
             raise refuse(
-                "reverse_compute_at",
-                f"the block also reads what '{p.block.name_hint}' makes outside of the loop",
-                loops=loop,
-                block=name,
+                f"the block also reads what '{p.block.name_hint}' makes outside of the loop", loops=loop, block=name
             )
     for r in (*inside, *order[last + 1 : order.index(realize)]):
         if dependence.touches(r.block, outputs):
-            raise refuse(
-                "reverse_compute_at", f"'{r.block.name_hint}' reads what the block overwrites", loops=loop, block=name
-            )
+            raise refuse(f"'{r.block.name_hint}' reads what the block overwrites", loops=loop, block=name)
 
 
 def _loops_outside(state: ScheduleState, var: ir.Var) -> list[For]:
@@ -296,25 +280,25 @@ def _summands(value: ir.PrimExpr) -> list[ir.PrimExpr]:
     return [*_summands(value.a), *_summands(value.b)] if isinstance(value, ir.Add) else [value]
 
 
-def _common_scope(state: ScheduleState, name: str, var: ir.Var, primitive: str) -> tuple[Block, BlockRealize, For]:
+def _common_scope(
+    state: ScheduleState, name: str, var: ir.Var, may_be_part: bool = False
+) -> tuple[Block, BlockRealize, For]:
     path, loop_path = state.path_to_block(name), state.path_to_loop(var)
     scope, realize, loop = state.scope_of(path), path[-1], loop_path[-1]
     assert isinstance(realize, BlockRealize) and isinstance(loop, For)
     if state.scope_of(loop_path) is not scope:
-        raise refuse(primitive, "block and loop are not in the same block scope", loops=loop, block=name)
+        raise refuse("block and loop are not in the same block scope", loops=loop, block=name)
     if any(s is loop for s in path):
-        raise refuse(primitive, f"the loop is already an ancestor of block '{name}'", loops=loop, block=name)
+        raise refuse(f"the loop is already an ancestor of block '{name}'", loops=loop, block=name)
     if not dependence.is_complete(realize, scope) and not dependence.is_reduction(realize, scope):
         raise refuse(
-            primitive,
             "the block is neither a complete block nor a whole reduction",
             block=name,
             help="move a reduction before decomposing it",
         )
-    is_part = primitive == "compute_at" and _runs_a_box(path, realize)
+    is_part = may_be_part and _runs_a_box(path, realize)
     if not is_part and not covers_domain(path, state.analyzer_at(path)):
         raise refuse(
-            primitive,
             f"the loops do not run the block on its whole domain: ({', '.join(map(str, realize.iter_values))})",
             block=name,
             help="the new loops would run over the whole domain; give the block variables the ranges that are run",
@@ -500,9 +484,7 @@ def _carry_predicate(
         if not used and free & left.keys() and analyzer.can_prove(first):
             continue
         if used or free & left.keys():
-            raise refuse(
-                "compute_at", f"the predicate {c} cannot be expressed in the new loops", block=realize.block.name_hint
-            )
+            raise refuse(f"the predicate {c} cannot be expressed in the new loops", block=realize.block.name_hint)
         result = ir.logical_and(result, analyzer.simplify(structure.subst_stmt(c, plain)))
     return result
 

@@ -52,8 +52,24 @@ class KernelReport:
 
     @cached_property
     def estimate(self) -> Estimate | None:
-        """What the kernel costs; None where its work depends on data."""
-        return _estimate(self.func, self.slow, self.target)
+        """What the kernel costs; None where its work depends on data.
+
+        The rates are one machine's and rough: they are for telling a kernel that takes a model's time from one that
+        does not.
+        """
+        shapes = nominal_shapes(self.func)
+        work = work_of(self.func, shapes) if shapes is not None else None
+        if work is None:
+            return None
+        machine = machine_of(self.target)
+        peak = 2.0 * machine.fma_per_cycle * machine.lanes(32)
+        ideal = max(work.operations / peak, work.bytes / _BYTES_A_CYCLE, 1.0)
+        steps = block_steps(self.func, shapes) if self.slow and isinstance(self.func.body, BlockRealize) else {}
+        operations = sum(max(steps[b]) for b in self.slow if b in steps)
+        generic = operations / GENERIC_OPERATIONS_A_CYCLE
+        others = max(work.operations - operations, 0.0) / (peak * _RULE_SHARE)
+        cycles = max(others + generic, work.bytes / _BYTES_A_CYCLE)
+        return Estimate(work, cycles, generic, min(1.0, ideal / max(cycles, 1.0)))
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {', '.join(self.record.rules()) or 'nothing to schedule'}"]
@@ -149,26 +165,6 @@ def _blocks(func: PrimFunc) -> dict[str, Block]:
     if not isinstance(func.body, BlockRealize):
         return {}
     return {r.block.name_hint: r.block for r in child_realizes(func.root)}
-
-
-def _estimate(func: PrimFunc, slow: tuple[str, ...], target: TargetLike | None) -> Estimate | None:
-    """Estimate what a kernel costs, whose blocks `slow` no rule took; None where its work depends on data.
-
-    The rates are one machine's and rough: they are for telling a kernel that takes a model's time from one that does
-    not.
-    """
-    shapes = nominal_shapes(func)
-    work = work_of(func, shapes) if shapes is not None else None
-    if work is None:
-        return None
-    machine = machine_of(target)
-    peak = 2.0 * machine.fma_per_cycle * machine.lanes(32)
-    ideal = max(work.operations / peak, work.bytes / _BYTES_A_CYCLE, 1.0)
-    steps = block_steps(func, shapes) if slow and isinstance(func.body, BlockRealize) else {}
-    operations = sum(max(steps[b]) for b in slow if b in steps)
-    generic = operations / GENERIC_OPERATIONS_A_CYCLE
-    cycles = max(max(work.operations - operations, 0.0) / (peak * _RULE_SHARE) + generic, work.bytes / _BYTES_A_CYCLE)
-    return Estimate(work, cycles, generic, min(1.0, ideal / max(cycles, 1.0)))
 
 
 def _amount(value: float, unit: str) -> str:

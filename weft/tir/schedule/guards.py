@@ -33,13 +33,13 @@ def skip_zeros(state: ScheduleState, name: str) -> None:
     block = realize.block
     store = block.body
     if block.init is not None:
-        raise refuse("skip_zeros", "the block still holds its init", block=name, help="decompose_reduction first")
+        raise refuse("the block still holds its init", block=name, help="decompose_reduction first")
     if not isinstance(store, BufferStore) or not isinstance(store.value, Add):
-        raise refuse("skip_zeros", "the block is not one sum", block=name)
+        raise refuse("the block is not one sum", block=name)
     total = store.value
     own, product = (total.a, total.b) if isinstance(total.a, BufferLoad) else (total.b, total.a)
     if not isinstance(own, BufferLoad) or own.buffer is not store.buffer or not isinstance(product, Mul):
-        raise refuse("skip_zeros", "the block does not add a product to what it writes", block=name)
+        raise refuse("the block does not add a product to what it writes", block=name)
     for guarded, factor in ((product.a, product.b), (product.b, product.a)):
         found = guard_of(guarded)
         if found is not None:
@@ -52,7 +52,7 @@ def skip_zeros(state: ScheduleState, name: str) -> None:
         if tests:
             state.replace(realize, replace_node(realize, predicate=all_of(realize.predicate, *tests)))
             return
-    raise refuse("skip_zeros", "no factor is zero where a condition fails", block=name)
+    raise refuse("no factor is zero where a condition fails", block=name)
 
 
 def _stored_guard(state: ScheduleState, realize: BlockRealize, factor: PrimExpr) -> list[PrimExpr]:

@@ -23,7 +23,6 @@ def reorder_block_iter_var(state: ScheduleState, name: str, new_order: Sequence[
     block = realize.block
     if sorted(new_order) != list(range(len(block.iter_vars))):
         raise refuse(
-            "reorder_block_iter_var",
             f"{list(new_order)} is no order of the variables",
             block=name,
             help=f"list each of 0 to {len(block.iter_vars) - 1} once",
@@ -49,13 +48,13 @@ def transform_block_layout(state: ScheduleState, name: str, index_map: IndexMap)
             break
         inside = loop.body
     if inside is not realize:
-        raise refuse("transform_block_layout", "the block does not stand alone in its loops", loops=loops, block=name)
+        raise refuse("the block does not stand alone in its loops", loops=loops, block=name)
     if not covers_domain(path, state.analyzer_at(path)):
-        raise refuse("transform_block_layout", "the loops do not run the block on its whole domain", block=name)
+        raise refuse("the loops do not run the block on its whole domain", block=name)
     if any(iv.iter_type not in ("data_par", "reduce") for iv in block.iter_vars):
-        raise refuse("transform_block_layout", "the block has ordered or opaque iterations", block=name)
+        raise refuse("the block has ordered or opaque iterations", block=name)
     if not is_complete(realize, scope) and not is_reduction(realize, scope):
-        raise refuse("transform_block_layout", "the block is neither complete nor a whole reduction", block=name)
+        raise refuse("the block is neither complete nor a whole reduction", block=name)
     iter_vars, inverse = _transformed(block, index_map, name)
     fresh = [Var(f"ax{i}", iv.var.dtype) for i, iv in enumerate(iter_vars)]
     moved = _with_plain_indices(subst_stmt(replace_node(block, iter_vars=()), inverse), iter_vars)
@@ -88,7 +87,7 @@ def _transformed(block: Block, index_map: IndexMap, name: str) -> tuple[list[Ite
     ranges: dict[Var, Range] = {}
     for iv in block.iter_vars:
         if iv.dom is None or not is_const_int(iv.dom.min, 0):
-            raise refuse("transform_block_layout", f"'{iv.var.name}' does not start at 0", block=name)
+            raise refuse(f"'{iv.var.name}' does not start at 0", block=name)
         ranges[iv.var] = iv.dom
         analyzer.bind(iv.var, iv.dom)
     image = index_map(*[iv.var for iv in block.iter_vars])
@@ -96,7 +95,6 @@ def _transformed(block: Block, index_map: IndexMap, name: str) -> tuple[list[Ite
     dense = all(is_const_int(s.base, 0) and (not s.args or is_const_int(s.args[-1].scale, 1)) for s in found.indices)
     if len(found.indices) != len(image) or not dense:
         raise refuse(
-            "transform_block_layout",
             f"the map ({', '.join(map(str, image))}) is not known to be invertible on the block's domain",
             block=name,
             help="each variable must be found again from the new ones, as i is from (i // 4, i % 4) where 4 divides "
@@ -107,7 +105,7 @@ def _transformed(block: Block, index_map: IndexMap, name: str) -> tuple[list[Ite
     for n, (e, total) in enumerate(zip(image, found.indices, strict=True)):
         types = {kinds[v] for v in used_vars(e) if v in kinds} or {"data_par"}
         if len(types) > 1:
-            raise refuse("transform_block_layout", f"{e} mixes a reduction with elements", block=name)
+            raise refuse(f"{e} mixes a reduction with elements", block=name)
         extent = total.args[0].scale * total.args[0].extent if total.args else const(1, e.dtype)
         var = Var(f"v{n}" if not isinstance(e, Var) else e.name, e.dtype)
         iter_vars.append(IterVar(Range.from_min_extent(const(0, e.dtype), analyzer.simplify(extent)), var, *types))

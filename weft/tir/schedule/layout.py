@@ -39,10 +39,10 @@ def transform_layout(
     holds that there; of a parameter that is read the caller promises it.
     """
     block = state.realize(name).block
-    old = buffer_at(block, where, "transform_layout")
+    old = buffer_at(block, where)
     if old.strides:
-        raise refuse("transform_layout", f"'{old.name}' has strides", block=name)
-    state.check_loaded("transform_layout", old)
+        raise refuse(f"'{old.name}' has strides", block=name)
+    state.check_loaded(old)
     analyzer = arith.Analyzer()
     sources = [ir.Var(f"i{n}", d.dtype) for n, d in enumerate(old.shape)]
     for v, d in zip(sources, old.shape, strict=True):
@@ -64,7 +64,7 @@ def transform_layout(
         if isinstance(node, (BufferLoad, BufferStore)) and node.buffer is old:
             return replace_node(node, buffer=new, indices=indices(node.indices))
         if isinstance(node, BufferRegion) and node.buffer is old:
-            return BufferRegion(new, tuple(ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in new.shape))
+            return BufferRegion(new, tuple(ir.Range(d) for d in new.shape))
         return node
 
     if pad_value is not None:
@@ -117,9 +117,7 @@ def _fill_first(
     ]
     value = ir.as_expr(pad_value, old.dtype)
     if value.dtype != old.dtype or (isinstance(pad_value, float) and isinstance(value, ir.IntImm)):
-        raise refuse(
-            "transform_layout", f"the padding {pad_value} is no {old.dtype}, which '{old.name}' holds", block=name
-        )
+        raise refuse(f"the padding {pad_value} is no {old.dtype}, which '{old.name}' holds", block=name)
     nest, _ = element_nest(new, state.fresh_name(f"{old.name}_pad"), box, lambda *_: value)
     top = top_child(scope, path)
     state.replace(top, seq(nest, top))
@@ -135,7 +133,7 @@ def _image_shape(
         box = evaluate_interval(analyzer.simplify(e), domain)
         low = None if box is None else analyzer.simplify(box[0])
         if box is None or not (isinstance(low, ir.IntImm) and low.value == 0):
-            raise refuse("transform_layout", f"the index {e} has no known range from 0", block=name)
+            raise refuse(f"the index {e} has no known range from 0", block=name)
         shape.append(analyzer.simplify(box[1] + 1))
     return tuple(shape)
 
@@ -157,7 +155,6 @@ def _check_injective(image: list[ir.PrimExpr], sources: list[ir.Var], old: Buffe
             choices.append((values, extents))
     if not choices:
         raise refuse(
-            "transform_layout",
             f"{mapped} is of a buffer whose sizes are not known",
             block=name,
             help="assume_injective_transform=True says that elements stay apart",
@@ -168,7 +165,6 @@ def _check_injective(image: list[ir.PrimExpr], sources: list[ir.Var], old: Buffe
             known = [p for p in places if p is not None]
             if len(known) < len(places):
                 raise refuse(
-                    "transform_layout",
                     f"{mapped} has more than sums, products, quotients and remainders of "
                     f"the indices and dimensions of '{old.name}', so that it is not known whether elements "
                     "stay apart",
@@ -178,7 +174,6 @@ def _check_injective(image: list[ir.PrimExpr], sources: list[ir.Var], old: Buffe
             numbers = np.sort(numbered(known, points.shape[1]))
             if not (numbers[1:] != numbers[:-1]).all():
                 raise refuse(
-                    "transform_layout",
                     f"{mapped} puts several elements of '{old.name}' in one place",
                     block=name,
                     help="each index must be found again from the new indices, as i is from (i // 4, i % 4)",
@@ -221,18 +216,16 @@ def storage_align(state: ScheduleState, name: str, buffer_index: int, axis: int,
     """Ask that the stride of an axis be ``factor * n + offset`` elements, against bank conflicts and cache aliasing."""
     block = state.realize(name).block
     if not 0 <= buffer_index < len(block.writes):
-        raise refuse("storage_align", f"buffer index {buffer_index} is out of range", block=name)
+        raise refuse(f"buffer index {buffer_index} is out of range", block=name)
     buffer = block.writes[buffer_index].buffer
     axis = axis + len(buffer.shape) if axis < 0 else axis
     if not 0 <= axis < len(buffer.shape):
-        raise refuse("storage_align", f"axis {axis} is out of range for '{buffer.name}'", block=name)
+        raise refuse(f"axis {axis} is out of range for '{buffer.name}'", block=name)
     if factor <= 0:
-        raise refuse("storage_align", f"factor {factor} is not positive", block=name)
+        raise refuse(f"factor {factor} is not positive", block=name)
     if state.is_argument(buffer):
-        raise refuse(
-            "storage_align", f"'{buffer.name}' is a parameter of the function", block=name, help="cache it first"
-        )
-    state.check_loaded("storage_align", buffer, views=True)
+        raise refuse(f"'{buffer.name}' is a parameter of the function", block=name, help="cache it first")
+    state.check_loaded(buffer, views=True)
     kept = tuple(t for t in (block.annotations.get("buffer_dim_align") or ()) if tuple(t[:2]) != (buffer_index, axis))
     notes = (*kept, (buffer_index, axis, factor, offset))
     state.replace(block, replace_node(block, annotations=ir.Attrs.of(block.annotations, buffer_dim_align=notes)))
@@ -247,11 +240,10 @@ def set_axis_separator(state: ScheduleState, name: str, where: BufferName, separ
         When they are not increasing numbers from 1 to the rank less 1.
     """
     block = state.realize(name).block
-    old = buffer_at(block, where, "set_axis_separator")
+    old = buffer_at(block, where)
     steps = tuple(separators)
     if list(steps) != sorted(set(steps)) or any(not 0 < s < len(old.shape) for s in steps):
         raise refuse(
-            "set_axis_separator",
             f"{list(steps)} are no places between the {len(old.shape)} dimensions of '{old.name}'",
             block=name,
             help="increasing numbers from 1",

@@ -30,10 +30,10 @@ def split(
     """
     path, loop = state.path_to_loop(var), state.loop(var)
     if loop.kind is ForKind.THREAD_BINDING:
-        raise refuse("split", "the loop is bound to a thread", loops=loop, help="split before binding")
+        raise refuse("the loop is bound to a thread", loops=loop, help="split before binding")
     if not ir.is_const_int(loop.min, 0):
-        raise refuse("split", "the loop does not start at 0", loops=loop, help="normalise it first")
-    _check_known(state, "split", path, factors)
+        raise refuse("the loop does not start at 0", loops=loop, help="normalise it first")
+    _check_known(state, path, factors)
     analyzer = state.analyzer_at(path)
     dtype = loop.loop_var.dtype
     sizes = _infer_factors(loop, factors, analyzer)
@@ -76,13 +76,13 @@ def _kind_of_part(kind: ForKind, n: int, count: int) -> ForKind:
 def _infer_factors(loop: For, factors: Sequence[ir.PrimExpr | int | None], analyzer: Analyzer) -> list[ir.PrimExpr]:
     """Fill in the factor given as None (or -1) so that the product covers the extent."""
     if not factors:
-        raise refuse("split", "no factors were given", loops=loop)
-    open_at = _open_places("split", "factor", loop, factors)
+        raise refuse("no factors were given", loops=loop)
+    open_at = _open_places("factor", loop, factors)
     dtype = loop.loop_var.dtype
     sizes = [ir.const(0, dtype) if i in open_at else ir.as_expr(f, dtype) for i, f in enumerate(factors)]
     for i, s in enumerate(sizes):
         if i not in open_at and isinstance(s, ir.IntImm) and s.value <= 0:
-            raise refuse("split", f"factor {s.value} is not positive", loops=loop)
+            raise refuse(f"factor {s.value} is not positive", loops=loop)
     product: ir.PrimExpr = ir.const(1, dtype)
     for i, s in enumerate(sizes):
         product = product if i in open_at else product * s
@@ -90,7 +90,6 @@ def _infer_factors(loop: For, factors: Sequence[ir.PrimExpr | int | None], analy
         sizes[open_at[0]] = analyzer.simplify(ir.ceildiv(ir.cast(dtype, loop.extent), product))
     elif not analyzer.can_prove(product >= loop.extent):
         raise refuse(
-            "split",
             f"the factors cover {analyzer.simplify(product)} iterations of {loop.extent}",
             loops=loop,
             help="leave one factor None",
@@ -98,19 +97,19 @@ def _infer_factors(loop: For, factors: Sequence[ir.PrimExpr | int | None], analy
     return sizes
 
 
-def _open_places(primitive: str, word: str, loop: For, numbers: Sequence[ir.PrimExpr | int | None]) -> list[int]:
+def _open_places(word: str, loop: For, numbers: Sequence[ir.PrimExpr | int | None]) -> list[int]:
     """Check that the numbers are integers or None, and return where the one is that is left open."""
     for f in numbers:
         whole = ir.DataType(f.dtype).is_integer if isinstance(f, ir.PrimExpr) else f is None or hasattr(f, "__index__")
         if not whole:
-            raise refuse(primitive, f"the {word} {f} is not an integer", loops=loop, help="give integers or one None")
+            raise refuse(f"the {word} {f} is not an integer", loops=loop, help="give integers or one None")
     open_at = [i for i, f in enumerate(numbers) if f is None or (not isinstance(f, ir.PrimExpr) and int(f) == -1)]
     if len(open_at) > 1:
-        raise refuse(primitive, f"at most one {word} may be left open", loops=loop, help="give the others as numbers")
+        raise refuse(f"at most one {word} may be left open", loops=loop, help="give the others as numbers")
     return open_at
 
 
-def _check_known(state: ScheduleState, primitive: str, path: list[Stmt], expressions: Sequence[object]) -> None:
+def _check_known(state: ScheduleState, path: list[Stmt], expressions: Sequence[object]) -> None:
     """Refuse expressions with variables that have no value where the loop at the end of `path` starts."""
     known = {v for _, b in state.func.buffer_map for v in structure.used_vars(b.shape)} | set(state.func.params)
     for s in path[:-1]:
@@ -120,7 +119,6 @@ def _check_known(state: ScheduleState, primitive: str, path: list[Stmt], express
     if unknown:
         names = ", ".join(sorted(v.name for v in unknown))
         raise refuse(
-            primitive,
             f"variables that are not known at the loop: {names}",
             loops=path[-1],
             help="use numbers, dimensions of the parameters and variables of outer loops",
@@ -137,7 +135,7 @@ def _guard(body: Stmt, condition: ir.PrimExpr) -> Stmt:
 def fuse(state: ScheduleState, loops: Sequence[ir.Var], preserve_unit_iters: bool = True) -> ir.Var:
     """Fuse perfectly nested loops, outermost first, into one."""
     if not loops:
-        raise refuse("fuse", "no loops were given")
+        raise refuse("no loops were given")
     path = state.path_to_loop(loops[0])
     outer = path[-1]
     assert isinstance(outer, For)
@@ -146,7 +144,7 @@ def fuse(state: ScheduleState, loops: Sequence[ir.Var], preserve_unit_iters: boo
         inner = chain[-1].body
         if not isinstance(inner, For) or inner.loop_var is not v:
             what = "the loops are not directly nested in this order"
-            raise refuse("fuse", what, loops=list(loops), help="reorder them next to each other first")
+            raise refuse(what, loops=list(loops), help="reorder them next to each other first")
         chain.append(inner)
     _check_fusible(chain, loops)
     if len(chain) == 1 and not ir.is_const_int(outer.extent, 1):
@@ -177,7 +175,7 @@ def fuse(state: ScheduleState, loops: Sequence[ir.Var], preserve_unit_iters: boo
             body = structure.replace_stmt(body, r, BlockRealize(values, r.predicate, r.block))
     new = For(fused, ir.const(0, dtype), analyzer.simplify(extent), outer.kind, body, annotations=outer.annotations)
     if outer.kind in (ForKind.PARALLEL, ForKind.VECTORIZED):
-        check_data_parallel(new, "fuse", analyzer)
+        check_data_parallel(new, analyzer)
     state.replace(outer, new)
     return fused
 
@@ -185,24 +183,23 @@ def fuse(state: ScheduleState, loops: Sequence[ir.Var], preserve_unit_iters: boo
 def _check_fusible(chain: list[For], loops: Sequence[ir.Var]) -> None:
     for f in chain:
         if not ir.is_const_int(f.min, 0):
-            raise refuse("fuse", "a loop does not start at 0", loops=f)
+            raise refuse("a loop does not start at 0", loops=f)
         if f.kind is ForKind.THREAD_BINDING:
-            raise refuse("fuse", "a loop is bound to a thread", loops=f)
+            raise refuse("a loop is bound to a thread", loops=f)
         if f.annotations and f is not chain[0]:
             raise refuse(
-                "fuse",
                 f"the notes {', '.join(f.annotations.keys())} of an inner loop would be lost",
                 loops=f,
                 help="unannotate it first, and annotate the fused loop",
             )
         if not structure.used_vars(f.extent).isdisjoint(loops):
-            raise refuse("fuse", "an inner extent depends on an outer loop", loops=list(loops))
+            raise refuse("an inner extent depends on an outer loop", loops=list(loops))
 
 
 def reorder(state: ScheduleState, loops: Sequence[ir.Var]) -> None:
     """Give loops on one chain the order listed; loops in between that are not listed keep their place."""
     if len(set(loops)) != len(loops):
-        raise refuse("reorder", "a loop is listed twice", loops=list(loops))
+        raise refuse("a loop is listed twice", loops=list(loops))
     if len(loops) < 2:
         return
     wanted = set(loops)
@@ -212,11 +209,10 @@ def reorder(state: ScheduleState, loops: Sequence[ir.Var]) -> None:
     chain = [s for s in deepest[first:]]
     missing = wanted - {s.loop_var for s in chain if isinstance(s, For)}
     if missing:
-        raise refuse("reorder", "the loops are not nested in one another", loops=list(missing))
+        raise refuse("the loops are not nested in one another", loops=list(missing))
     for s in chain:
         if not isinstance(s, For):
             raise refuse(
-                "reorder",
                 f"a {type(s).__name__} stands between the loops",
                 loops=list(loops),
                 help="a loop with several children cannot move past them",
@@ -224,20 +220,15 @@ def reorder(state: ScheduleState, loops: Sequence[ir.Var]) -> None:
     inner_body = chain[-1].body  # type: ignore[union-attr]
     for r in structure.child_realizes(inner_body):
         if any(iv.iter_type not in ("data_par", "reduce") for iv in r.block.iter_vars):
-            raise refuse(
-                "reorder", "the block has ordered or opaque iterations", block=r.block.name_hint, loops=list(loops)
-            )
+            raise refuse("the block has ordered or opaque iterations", block=r.block.name_hint, loops=list(loops))
     queue = list(loops)
     order = [state.loop(queue.pop(0)) if s.loop_var in wanted else s for s in chain]  # type: ignore[union-attr]
     for i, f in enumerate(order):
         later = {g.loop_var for g in order[i + 1 :]}  # type: ignore[union-attr]
         if not structure.used_vars(f.min, f.extent).isdisjoint(later):  # type: ignore[union-attr]
-            raise refuse("reorder", "the extent of a loop depends on a loop that would come inside it", loops=f)
+            raise refuse("the extent of a loop depends on a loop that would come inside it", loops=f)
     _check_order(state, deepest, chain, order, loops)  # type: ignore[arg-type]
-    body = inner_body
-    for f in reversed(order):
-        body = structure.replace_node(f, body=body)
-    state.replace(chain[0], body)
+    state.replace(chain[0], structure.around(order, inner_body))
 
 
 def _check_order(
@@ -253,13 +244,10 @@ def _check_order(
         below = [f for f in structure.path_to(chain[-1].body, lambda s, r=r: s is r) or () if isinstance(f, For)]
         _check_free_order(r, inner, below, loops)
         if len(realizes) > 1 and reduce_vars(r.block):
-            raise refuse(
-                "reorder", "one of several blocks below is a reduction", block=r.block.name_hint, loops=list(loops)
-            )
+            raise refuse("one of several blocks below is a reduction", block=r.block.name_hint, loops=list(loops))
     tied = tied_iterations(chain[-1].body, inner, state.analyzer_at(path, inside=True))
     if tied is not None:
         raise refuse(
-            "reorder",
             f"'{tied[1]}' uses elements of '{tied[0].name}' that other iterations may write",
             block=tied[1],
             loops=list(loops),
@@ -281,7 +269,6 @@ def _check_free_order(realize: BlockRealize, nest: list[For], below: list[For], 
         free = free and (block.init is None or initialises(block))
     if not (free and fixed and writes_apart(block)):
         raise refuse(
-            "reorder",
             "the iterations are not known to write elements of their own, so their order matters",
             block=block.name_hint,
             loops=list(loops),
@@ -303,13 +290,11 @@ def loop_partition(
         )
         for r in structure.child_realizes(loop.body)
     ):
-        raise refuse(
-            "loop_partition", "a reduction inside still holds its init", loops=loop, help="decompose_reduction first"
-        )
+        raise refuse("a reduction inside still holds its init", loops=loop, help="decompose_reduction first")
     if loop.kind is ForKind.THREAD_BINDING:
-        raise refuse("loop_partition", "the loop is bound to a thread", loops=loop, help="partition before binding")
+        raise refuse("the loop is bound to a thread", loops=loop, help="partition before binding")
     dtype = var.dtype
-    _check_known(state, "loop_partition", path, factors)
+    _check_known(state, path, factors)
     analyzer = state.analyzer_at(path)
     lengths = _partition_lengths(loop, factors, analyzer)
     start: ir.PrimExpr = loop.min
@@ -352,13 +337,13 @@ def _namer(state: ScheduleState, n: int):  # noqa: ANN202
 def _partition_lengths(loop: For, factors: Sequence[ir.PrimExpr | int | None], analyzer: Analyzer) -> list[ir.PrimExpr]:
     dtype = loop.loop_var.dtype
     known: ir.PrimExpr = ir.const(0, dtype)
-    open_at = _open_places("loop_partition", "length", loop, factors)
+    open_at = _open_places("length", loop, factors)
     lengths = [
         ir.const(0, dtype) if i in open_at else ir.cast(dtype, ir.as_expr(f, dtype)) for i, f in enumerate(factors)
     ]
     for s in lengths:
         if isinstance(s, ir.IntImm) and s.value < 0:
-            raise refuse("loop_partition", f"length {s.value} is negative", loops=loop, help="give lengths from 0")
+            raise refuse(f"length {s.value} is negative", loops=loop, help="give lengths from 0")
         known = known + s
     rest = analyzer.simplify(loop.extent - known)
     if open_at:
@@ -366,7 +351,7 @@ def _partition_lengths(loop: For, factors: Sequence[ir.PrimExpr | int | None], a
     elif not analyzer.can_prove_equal(rest, ir.const(0, dtype)):
         lengths.append(rest)
     if not analyzer.can_prove(known <= loop.extent):
-        raise refuse("loop_partition", f"the lengths add up to {known}, past the extent {loop.extent}", loops=loop)
+        raise refuse(f"the lengths add up to {known}, past the extent {loop.extent}", loops=loop)
     return lengths
 
 
@@ -379,10 +364,7 @@ def _drop_proven(body: Stmt, analyzer: Analyzer) -> Stmt:
         if isinstance(s, BlockRealize):
             if isinstance(s.predicate, ir.IntImm):
                 return s
-            kept: ir.PrimExpr = ir.TRUE
-            for c in structure.conjuncts(s.predicate):
-                if not analyzer.can_prove(c):
-                    kept = ir.logical_and(kept, c)
+            kept = ir.all_of(*(c for c in structure.conjuncts(s.predicate) if not analyzer.can_prove(c)))
             return s if kept is s.predicate else structure.replace_node(s, predicate=kept)
         return structure.map_children(s, go)
 
@@ -402,7 +384,7 @@ def specialize(
         Blocks of the copy; the copy's variable of each loop; the copy's name of each block.
     """
     path, loop = state.path_to_loop(var), state.loop(var)
-    _check_known(state, "specialize", path, [condition])
+    _check_known(state, path, [condition])
     copy, variables, names = structure.clone_fresh(loop, _namer(state, 1))
     state.replace(loop, IfThenElse(condition, loop, copy))
     return [s.block.name_hint for s in structure.child_realizes(copy)], variables, names

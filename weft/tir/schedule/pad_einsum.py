@@ -24,7 +24,6 @@ def pad_einsum(state: ScheduleState, name: str, padding: Sequence[int]) -> None:
     block = realize.block
     if len(padding) != len(block.iter_vars) or any(p < 1 for p in padding):
         raise refuse(
-            "pad_einsum",
             f"expected a positive number for each of {len(block.iter_vars)} iteration variables",
             block=name,
             help=f"found {list(padding)}",
@@ -34,11 +33,7 @@ def pad_einsum(state: ScheduleState, name: str, padding: Sequence[int]) -> None:
     top = top_child(scope, path)
     if not _is_plain(loops, realize, top, state):
         raise refuse(
-            "pad_einsum",
-            "the loops are scheduled already",
-            loops=loops,
-            block=name,
-            help="pad before split, fuse and reorder",
+            "the loops are scheduled already", loops=loops, block=name, help="pad before split, fuse and reorder"
         )
     old = {iv.var: iv.dom.extent for iv in block.iter_vars if iv.dom is not None}
     analyzer = state.analyzer_at(path)
@@ -92,22 +87,14 @@ def _check_grown(realize: BlockRealize, scope: Block, grown: set[ir.Var], loads:
     """Refuse where padding would be added to elements: it must be other elements, or products with zeros."""
     block, name = realize.block, realize.block.name_hint
     if not is_reduction(realize, scope):
-        raise refuse(
-            "pad_einsum",
-            "the block is no whole reduction with its init",
-            block=name,
-            help="pad before decompose_reduction",
-        )
+        raise refuse("the block is no whole reduction with its init", block=name, help="pad before decompose_reduction")
     assert isinstance(block.body, BufferStore)
     stored = {i for i in block.body.indices if isinstance(i, ir.Var)}
     read = {i for x in loads if x.buffer is not block.body.buffer for i in x.indices if isinstance(i, ir.Var)}
     for iv in block.iter_vars:
         if iv.var in grown and iv.var not in (read if iv.iter_type == "reduce" else stored):
             raise refuse(
-                "pad_einsum",
-                f"'{iv.var.name}' is not an index of what is padded",
-                block=name,
-                help="give 1 for its padding",
+                f"'{iv.var.name}' is not an index of what is padded", block=name, help="give 1 for its padding"
             )
 
 
@@ -147,7 +134,7 @@ def _operands(block: Block, name: str) -> list[BufferLoad]:
     """List the loads of a block ``C[i...] = C[i...] + a[...] * b[...]``."""
     store = block.body
     if not isinstance(store, BufferStore) or not isinstance(store.value, ir.Add):
-        raise refuse("pad_einsum", "the block is no sum of products", block=name)
+        raise refuse("the block is no sum of products", block=name)
     loads: list[BufferLoad] = []
     own = {iv.var for iv in block.iter_vars}
 
@@ -162,7 +149,7 @@ def _operands(block: Block, name: str) -> list[BufferLoad]:
     total = store.value.a
     good = isinstance(total, BufferLoad) and total.buffer is store.buffer and collect(store.value.a)
     if not good or not collect(store.value.b):
-        raise refuse("pad_einsum", "the block is no sum of products addressed by its iteration variables", block=name)
+        raise refuse("the block is no sum of products addressed by its iteration variables", block=name)
     return loads
 
 
@@ -180,9 +167,7 @@ def _copy(
         value: ir.PrimExpr = BufferLoad(source, index)
         if inside is None:
             return value
-        within = ir.TRUE
-        for v, d, whole in zip(index, inside, shape, strict=True):
-            within = within if d is whole else ir.logical_and(within, v < d)
-        return ir.if_then_else(within, value, ir.const(0, source.dtype))
+        within = [v < d for v, d, whole in zip(index, inside, shape, strict=True) if d is not whole]
+        return ir.if_then_else(ir.all_of(*within), value, ir.const(0, source.dtype))
 
-    return element_nest(target, name, [ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in shape], element)[0]
+    return element_nest(target, name, [ir.Range(d) for d in shape], element)[0]

@@ -6,7 +6,7 @@ from weft import arith, error, ir
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.cover import covers_domain
 from weft.tir.analysis.dependence import is_complete, is_plain_store
-from weft.tir.analysis.structure import conjuncts, init_nest, replace_node, subst_stmt, used_vars
+from weft.tir.analysis.structure import around, conjuncts, init_nest, replace_node, subst_stmt, used_vars
 from weft.tir.buffer import BufferLoad
 from weft.tir.schedule.blocks import refresh_accesses
 from weft.tir.schedule.state import ScheduleState, refuse
@@ -35,13 +35,13 @@ def decompose_padding(state: ScheduleState, name: str, var: ir.Var) -> str:
     block, loops = realize.block, state.loops_of(name)
     at = next((i for i, f in enumerate(loops) if f.loop_var is var), None)
     if at is None:
-        raise refuse("decompose_padding", "the loop is not around the block", loops=[var.name], block=name)
+        raise refuse("the loop is not around the block", loops=[var.name], block=name)
     store, condition, inside, padding = _padded(realize, scope)
     box = _box(block, condition)
     if all(ir.structural_equal(box[iv.var], iv.dom) for iv in block.iter_vars):
-        raise refuse("decompose_padding", f"nothing lies outside of {condition}", block=name)
+        raise refuse(f"nothing lies outside of {condition}", block=name)
     if not covers_domain(path, state.analyzer_at(path)):
-        raise refuse("decompose_padding", "the loops do not run the block on its whole domain", block=name)
+        raise refuse("the loops do not run the block on its whole domain", block=name)
     nest = _perfect(loops[at:], realize)
     outside = state.analyzer_at(path[: next(i for i, s in enumerate(path) if s is nest[0])], inside=True)
     realize = replace_node(realize, iter_values=tuple(map(outside.simplify, realize.iter_values)))
@@ -62,12 +62,7 @@ def decompose_padding(state: ScheduleState, name: str, var: ir.Var) -> str:
 def _perfect(loops: list[For], realize: BlockRealize) -> list[For]:
     """Return the loops, which hold the block and nothing else."""
     if any(f.body is not below for f, below in zip(loops, [*loops[1:], realize], strict=True)):
-        raise refuse(
-            "decompose_padding",
-            "the block does not stand alone under the loop",
-            loops=loops[0],
-            block=realize.block.name_hint,
-        )
+        raise refuse("the block does not stand alone under the loop", loops=loops[0], block=realize.block.name_hint)
     return loops
 
 
@@ -101,9 +96,7 @@ def _copy(nest: list[For], realize: BlockRealize, box: dict[ir.Var, ir.Range], k
         values.append(value)
         iter_vars.append(iv)
     body: Stmt = BlockRealize(tuple(values), predicate, replace_node(block, iter_vars=tuple(iter_vars)))
-    for f in reversed(nest):
-        body = replace_node(f, min=ranges[f.loop_var][0], extent=ranges[f.loop_var][1], body=body)
-    return body
+    return around([replace_node(f, min=ranges[f.loop_var][0], extent=ranges[f.loop_var][1]) for f in nest], body)
 
 
 def _subst_body(block: Block, mapping: dict[ir.Var, ir.PrimExpr]) -> Block:
@@ -121,16 +114,16 @@ def _padded(realize: BlockRealize, scope: Block) -> tuple[BufferStore, ir.PrimEx
     block, name = realize.block, realize.block.name_hint
     store = is_plain_store(block)
     if store is None or not is_complete(realize, scope):
-        raise refuse("decompose_padding", "the block is not one element-wise store", block=name)
+        raise refuse("the block is not one element-wise store", block=name)
     value = store.value
     if isinstance(value, ir.Select):
         condition, inside, padding = value.condition, value.true_value, value.false_value
     elif isinstance(value, ir.CallIntrin) and getattr(value.op, "name", "") == "tir.if_then_else":
         condition, inside, padding = value.args
     else:
-        raise refuse("decompose_padding", "the block does not store if_then_else(inside, x, padding)", block=name)
+        raise refuse("the block does not store if_then_else(inside, x, padding)", block=name)
     if used_vars(padding) or loads_of(padding):
-        raise refuse("decompose_padding", f"the padding {padding} is not one number", block=name)
+        raise refuse(f"the padding {padding} is not one number", block=name)
     return store, condition, inside, padding
 
 
@@ -143,7 +136,6 @@ def _box(block: Block, condition: ir.PrimExpr) -> dict[ir.Var, ir.Range]:
         bound = _bound(c, own)
         if bound is None:
             raise refuse(
-                "decompose_padding",
                 f"the condition {c} is not a bound on one variable",
                 block=block.name_hint,
                 help="conditions like v >= 1 and v < n + 1 are understood",

@@ -154,9 +154,9 @@ class Recorder:
             result = fn(self, *_numbers(args), **{k: _numbers(v) for k, v in kwargs.items()})
         except Exception as error:
             self.state.func = before
-            if isinstance(error, ScheduleError) and self._depth == 1:
+            if isinstance(error, ScheduleError):
                 _say_where(error, fn.__name__, [*args, *kwargs.values()])
-                if self._render != "detail":
+                if self._render != "detail" and self._depth == 1:
                     what = error.what if self._render == "fast" else f"{fn.__name__}: refused"
                     raise type(error)(what) from None
             raise
@@ -187,7 +187,7 @@ class Recorder:
                 names_ = [self._block_named(v) if isinstance(v, str) else v for v in value or ()]
                 given[str(n)] = value = names_
             if isinstance(value, Buffer) and "block" in given:  # which another function has at the same place
-                given[str(n)] = self._place(given["block"], value, str(n), fn.__name__)
+                given[str(n)] = self._place(given["block"], value, str(n))
             if kind in _HANDLES and not isinstance(value, _HANDLES[kind][0]):
                 raise UnknownHandle(
                     f"{fn.__name__}: an argument is no {_HANDLES[kind][1]}",
@@ -199,7 +199,11 @@ class Recorder:
             block = self.state.realize(given["block"].name).block
             ndim = len(block.iter_vars)
             if "buffer" in given:
-                ndim = len(buffer_at(block, given["buffer"], fn.__name__).shape)
+                try:
+                    ndim = len(buffer_at(block, given["buffer"]).shape)
+                except ScheduleError as error:
+                    _say_where(error, fn.__name__, [given["block"]])
+                    raise
             dtype = str(block.iter_vars[0].var.dtype) if block.iter_vars else "int64"
             given["index_map"] = IndexMap.from_func(index_map, ndim, index_dtype=dtype)
         ranges = given.get("gen_new_ranges")
@@ -210,10 +214,10 @@ class Recorder:
             given["gen_new_ranges"] = IndexMap.from_ranges(ranges, len(block.iter_vars), rank)
         return tuple(given[n] for n in names[: len(args)]) + args[len(names) :], {k: given[k] for k in kwargs}
 
-    def _place(self, block: BlockRV, buffer: Buffer, parameter: str, primitive: str) -> Any:
+    def _place(self, block: BlockRV, buffer: Buffer, parameter: str) -> Any:
         """Return a buffer as its place in a block, or itself where the primitive will refuse it."""
         try:
-            kind, index = place_of(self.state.realize(block.name).block, buffer, primitive)
+            kind, index = place_of(self.state.realize(block.name).block, buffer)
         except ScheduleError:
             return buffer
         if not parameter.endswith("index"):

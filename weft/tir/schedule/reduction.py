@@ -41,13 +41,13 @@ def decompose_reduction(state: ScheduleState, name: str, var: ir.Var) -> tuple[s
     _, scope, realize = state.located(name)
     block = realize.block
     if block.init is None:
-        raise refuse("decompose_reduction", "the block has no init", block=name)
+        raise refuse("the block has no init", block=name)
     if not is_reduction(realize, scope):
-        raise refuse("decompose_reduction", "the block is not a whole reduction", block=name)
+        raise refuse("the block is not a whole reduction", block=name)
     loops = state.loops_of(name)
     at = next((i for i, f in enumerate(loops) if f.loop_var is var), None)
     if at is None:
-        raise refuse("decompose_reduction", "the loop is not around the block", loops=[var.name], block=name)
+        raise refuse("the loop is not around the block", loops=[var.name], block=name)
     reducing: set[ir.Var] = set()
     for iv, value in zip(block.iter_vars, realize.iter_values, strict=True):
         if iv.iter_type == "reduce":
@@ -55,7 +55,6 @@ def decompose_reduction(state: ScheduleState, name: str, var: ir.Var) -> tuple[s
     outer = [f for f in loops[:at] if f.loop_var in reducing]
     if outer:
         raise refuse(
-            "decompose_reduction",
             "a reduction loop runs outside of the given one",
             loops=outer,
             block=name,
@@ -78,7 +77,6 @@ def _check_once(realize: BlockRealize, loops: list[For]) -> None:
     again = [f for f in loops if f.loop_var not in used and not ir.is_const_int(f.extent, 1)]
     if again:
         raise refuse(
-            "decompose_reduction",
             "the loops compute the same elements several times",
             loops=again,
             block=name,
@@ -90,7 +88,6 @@ def _check_once(realize: BlockRealize, loops: list[For]) -> None:
     moving = [v for v in realize.iter_values if not structure.used_vars(v).isdisjoint(ranges)]
     if not arith.detect_iter_map(moving, ranges, ir.TRUE, "bijective").indices and moving:
         raise refuse(
-            "decompose_reduction",
             "the loops are not known to compute each element once",
             loops=loops,
             block=name,
@@ -148,7 +145,7 @@ def rfactor(state: ScheduleState, var: ir.Var, factor_axis: int = 0) -> str:
     path, loop = state.path_to_loop(var), state.loop(var)
     realizes = structure.child_realizes(loop.body)
     if len(realizes) != 1:
-        raise refuse("rfactor", f"{len(realizes)} blocks stand under the loop, one is needed", loops=loop)
+        raise refuse(f"{len(realizes)} blocks stand under the loop, one is needed", loops=loop)
     realize = realizes[0]
     block, name = realize.block, realize.block.name_hint
     found = combiner_of(block)
@@ -159,31 +156,25 @@ def rfactor(state: ScheduleState, var: ir.Var, factor_axis: int = 0) -> str:
         or not is_reduction(realize, state.scope_of(path))
     ):
         raise refuse(
-            "rfactor",
             "the block is not a reduction of the form B[i] = B[i] op f with a commutative op",
             block=name,
             help="+, *, max and min are known",
         )
     combine, store, source = found
     if combine in _IDENTITY and not _is_number(block.init.value, _IDENTITY[combine]):
-        raise refuse(
-            "rfactor", f"the reduction starts from {block.init.value}, which every part would add again", block=name
-        )
+        raise refuse(f"the reduction starts from {block.init.value}, which every part would add again", block=name)
     analyzer = state.analyzer_at(path)
     reduce_value = [
         iv for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if var in structure.used_vars(v)
     ]
     if not reduce_value or any(iv.iter_type != "reduce" for iv in reduce_value):
-        raise refuse("rfactor", "the loop is not a reduction loop of the block", loops=loop, block=name)
+        raise refuse("the loop is not a reduction loop of the block", loops=loop, block=name)
     axis = factor_axis if factor_axis >= 0 else factor_axis + len(store.buffer.shape) + 1
     if not 0 <= axis <= len(store.buffer.shape):
-        raise refuse(
-            "rfactor", f"factor_axis {factor_axis} is outside {len(store.buffer.shape) + 1} dimensions", block=name
-        )
+        raise refuse(f"factor_axis {factor_axis} is outside {len(store.buffer.shape) + 1} dimensions", block=name)
     loops = state.loops_of(name)
     if loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
         raise refuse(
-            "rfactor",
             f"the loop is {loop.kind.name.lower()}, so that its iterations have no order",
             loops=loop,
             block=name,
@@ -191,18 +182,13 @@ def rfactor(state: ScheduleState, var: ir.Var, factor_axis: int = 0) -> str:
         )
     conditions = _check_nest(loops, realize)
     if not instances_apart(loops, realize, ("data_par", "reduce")):
-        raise refuse(
-            "rfactor", "the loops are not known to run the block once for each of its values", loops=loops, block=name
-        )
+        raise refuse("the loops are not known to run the block once for each of its values", loops=loops, block=name)
     shape = (*store.buffer.shape[:axis], loop.extent, *store.buffer.shape[axis:])
     partial = decl_buffer(shape, store.buffer.dtype, f"{store.buffer.name}_rf", scope=store.buffer.scope)
     rf_name = state.fresh_name(f"{name}_rf")
     rf = _partial_block(realize, loops, var, axis, partial, source, combine, rf_name, conditions, analyzer)
     final = _final_nest(realize, loops, loop, axis, partial, combine, store)
-    rf_nest: Stmt = rf
-    for f in reversed(loops):
-        rf_nest = structure.replace_node(f, body=rf_nest)
-    state.replace(loops[0], seq(rf_nest, final))
+    state.replace(loops[0], seq(structure.around(loops, rf), final))
     state.alloc(state.scope_of_block(name), partial)
     return rf.block.name_hint
 
@@ -213,20 +199,19 @@ def _check_nest(loops: list[For], realize: BlockRealize) -> tuple[ir.PrimExpr, i
     inside: Stmt = loops[0]
     for loop in loops:
         if inside is not loop:
-            raise refuse("rfactor", "other statements stand between the loops", loops=loops, block=name)
+            raise refuse("other statements stand between the loops", loops=loops, block=name)
         inside = loop.body
     if inside is not realize:
-        raise refuse("rfactor", "the block does not stand alone in its loops", loops=loops, block=name)
+        raise refuse("the block does not stand alone in its loops", loops=loops, block=name)
     own = {f.loop_var for f in loops}
     if any(not structure.used_vars(f.min, f.extent).isdisjoint(own) for f in loops):
-        raise refuse("rfactor", "the range of a loop depends on another loop", loops=loops, block=name)
+        raise refuse("the range of a loop depends on another loop", loops=loops, block=name)
     reducing: set[ir.Var] = set()
     spatial: set[ir.Var] = set()
     for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         (reducing if iv.iter_type == "reduce" else spatial).update(structure.used_vars(value) & own)
     if reducing & spatial:
         raise refuse(
-            "rfactor",
             "a loop feeds both the reduction and the elements",
             loops=list(reducing & spatial),
             block=name,
@@ -239,12 +224,7 @@ def _check_nest(loops: list[For], realize: BlockRealize) -> tuple[ir.PrimExpr, i
         elif structure.used_vars(c).isdisjoint(spatial):
             running = ir.logical_and(running, c)
         else:
-            raise refuse(
-                "rfactor",
-                f"the condition {c} holds of the reduction and the elements together",
-                loops=loops,
-                block=name,
-            )
+            raise refuse(f"the condition {c} holds of the reduction and the elements together", loops=loops, block=name)
     return elements, running
 
 
@@ -339,14 +319,11 @@ def _final_nest(
     kept = [f for f in loops if f.loop_var in needed]
     fresh = {f.loop_var: structure.replace_node(f.loop_var) for f in [*kept, loop]}
     known = set(fresh) - {loop.loop_var}
-    predicate: ir.PrimExpr = ir.TRUE
-    for c in structure.conjuncts(realize.predicate):
-        if {v for v in structure.used_vars(c) if any(v is f.loop_var for f in loops)} <= known:
-            predicate = ir.logical_and(predicate, structure.subst_stmt(c, fresh))
+    outside = {f.loop_var for f in loops} - known
+    kept_conditions = [c for c in structure.conjuncts(realize.predicate) if structure.used_vars(c).isdisjoint(outside)]
+    predicate = ir.all_of(*(structure.subst_stmt(c, fresh) for c in kept_conditions))
     stmt: Stmt = BlockRealize(
         (fresh[loop.loop_var], *[structure.subst_stmt(v, fresh) for _, v in spatial]), predicate, new_block
     )
     stmt = For(fresh[loop.loop_var], loop.min, loop.extent, ForKind.SERIAL, stmt)
-    for f in reversed(kept):
-        stmt = structure.replace_node(f, loop_var=fresh[f.loop_var], body=stmt)
-    return stmt
+    return structure.around([structure.replace_node(f, loop_var=fresh[f.loop_var]) for f in kept], stmt)

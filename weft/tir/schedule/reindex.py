@@ -30,22 +30,22 @@ def reindex(
     """
     path, scope, realize = state.located(name)
     block = realize.block
-    kind, _ = place_of(block, where, "reindex")
-    old = buffer_at(block, where, "reindex")
-    state.check_loaded("reindex", old, block)
+    kind, _ = place_of(block, where)
+    old = buffer_at(block, where)
+    state.check_loaded(old, block)
     if storage_scope is not None:
-        check_scope("reindex", storage_scope)
+        check_scope(storage_scope)
     accesses = [*loads_of((block.init, block.body), old), *stores_of((block.init, block.body), old)]
     pattern = accesses[0].indices
     if not all(ir.structural_equal(a.indices, pattern) for a in accesses[1:]):
-        raise refuse("reindex", f"'{old.name}' is accessed in several ways", block=name)
+        raise refuse(f"'{old.name}' is accessed in several ways", block=name)
     used = {v for i in pattern for v in used_vars(i)}
     image = None if index_map is None else index_map(*[iv.var for iv in block.iter_vars])
     axes = [iv for iv in block.iter_vars if iv.var in used | used_vars(image or ()) and iv.dom is not None]
     if kind == "write":
         axes = [iv for iv in block.iter_vars if iv.iter_type == "data_par" and iv.dom is not None]
         if not used | used_vars(image or ()) <= {iv.var for iv in axes}:
-            raise refuse("reindex", f"'{old.name}' is written at places that a reduction decides", block=name)
+            raise refuse(f"'{old.name}' is written at places that a reduction decides", block=name)
     _check(state, path, old, kind, [a.indices for a in accesses], axes)
     fresh = {iv.var: ir.Var(iv.var.name, iv.var.dtype) for iv in axes}
     mine = tuple(iv.var for iv in axes) if image is None else image
@@ -89,11 +89,10 @@ def _check_invertible(image: tuple[ir.PrimExpr, ...], axes: list[ir.IterVar], na
         analyzer.bind(v, r)
     below = [e for e in image if not analyzer.can_prove(e >= 0)]
     if below:
-        raise refuse("reindex", f"the index {below[0]} is not known to be 0 or more", block=name)
+        raise refuse(f"the index {below[0]} is not known to be 0 or more", block=name)
     found = arith.detect_iter_map(image, ranges, ir.TRUE, "bijective")
     if len(found.indices) != len(image):
         raise refuse(
-            "reindex",
             f"the map ({', '.join(map(str, image))}) is not known to keep elements apart",
             block=name,
             help="; ".join(found.errors) or None,
@@ -115,43 +114,36 @@ def _check(
     nest = child_realizes(top_child(scope, path))
     others = [r for r in nest if r is not realize]
     if kind == "read" and any(touches(r.block, [buffer], writes_only=True) for r in nest):
-        raise refuse("reindex", f"'{buffer.name}' is written in the same loop nest", block=name)
+        raise refuse(f"'{buffer.name}' is written in the same loop nest", block=name)
     if kind == "write":
         if not is_complete(realize, scope) and not is_reduction(realize, scope):
             raise refuse(
-                "reindex",
                 f"the block does not make '{buffer.name}' alone",
                 block=name,
                 help="another block writes it too, or the block reads what it writes",
             )
         if any(touches(r.block, [buffer]) for r in others):
-            raise refuse("reindex", f"'{buffer.name}' is used in the same loop nest", block=name)
+            raise refuse(f"'{buffer.name}' is used in the same loop nest", block=name)
     around = {v for s in path if isinstance(s, For) for v in (s.loop_var,)}
     if any(iv.dom is not None and not used_vars(iv.dom.min, iv.dom.extent).isdisjoint(around) for iv in axes):
-        raise refuse("reindex", "the domain of the block depends on a loop", block=name)
+        raise refuse("the domain of the block depends on a loop", block=name)
     if any(iv.dom is not None and not ir.is_const_int(iv.dom.min, 0) for iv in axes):
-        raise refuse("reindex", "the domain of the block does not start at 0", block=name)
+        raise refuse("the domain of the block does not start at 0", block=name)
     analyzer = state.analyzer_at(path)
     own = {s.loop_var for s in statements(realize.block) if isinstance(s, For)}
     own |= {iv.var for s in statements(realize.block.body) if isinstance(s, Block) for iv in s.iter_vars}
     if not used_vars(*accesses[0]).isdisjoint(around | own):
-        raise refuse(
-            "reindex", f"the place in '{buffer.name}' is not decided by the variables of the block alone", block=name
-        )
+        raise refuse(f"the place in '{buffer.name}' is not decided by the variables of the block alone", block=name)
     whole = covers_domain(path, analyzer)
     written = [w for w in realize.block.writes if kind == "write" and w.buffer is buffer]
     if state.is_argument(buffer) and not all(stores_all(realize.block, w) for w in written):
         raise refuse(
-            "reindex",
-            f"the block does not always write '{buffer.name}'",
-            block=name,
-            help="the copy would write what it leaves",
+            f"the block does not always write '{buffer.name}'", block=name, help="the copy would write what it leaves"
         )
     if kind == "write" and not whole:
-        raise refuse("reindex", "the loops do not run the block on its whole domain", block=name)
+        raise refuse("the loops do not run the block on its whole domain", block=name)
     if not (whole and _unconditional(realize.block)) and not _inside(accesses[0], buffer, realize.block, analyzer):
         raise refuse(
-            "reindex",
             f"the block touches '{buffer.name}' under a condition, without which the index "
             f"[{', '.join(map(str, accesses[0]))}] may be outside of it",
             block=name,

@@ -21,33 +21,30 @@ def rolling_buffer(state: ScheduleState, name: str, index: int) -> None:
     path, scope, realize = state.located(name)
     block = realize.block
     if not 0 <= index < len(block.writes):
-        raise refuse("rolling_buffer", f"the block writes {len(block.writes)} buffers, not {index + 1}", block=name)
+        raise refuse(f"the block writes {len(block.writes)} buffers, not {index + 1}", block=name)
     old = block.writes[index].buffer
     users = consumers_of(block, scope)
     if old not in scope.alloc_buffers:
-        raise refuse("rolling_buffer", f"'{old.name}' is used outside of the scope of the block", block=name)
+        raise refuse(f"'{old.name}' is used outside of the scope of the block", block=name)
     if sum(writes_buffer(r.block, old) for r in child_realizes(scope)) != 1 or reads_buffer(block, old):
-        raise refuse("rolling_buffer", f"'{old.name}' is made of itself, or by several blocks", block=name)
+        raise refuse(f"'{old.name}' is made of itself, or by several blocks", block=name)
     ways = [path_to(scope, lambda s, u=u: s is u) or [] for u in (realize, *users)]
     together = [step[0] for step in zip(*ways, strict=False) if all(s is step[0] for s in step)]
     shared = [s for s in together if isinstance(s, For)]
     if not users or not shared:
         raise refuse(
-            "rolling_buffer",
-            "no loop is around the block and all that read its result",
-            block=name,
-            help="compute_at puts it into one",
+            "no loop is around the block and all that read its result", block=name, help="compute_at puts it into one"
         )
     analyzer = state.analyzer_at(path)
     tile, *read = (_tile(way, old, len(together), analyzer) for way in ways)
     if any(not ir.is_const_int(r.extent, 1) for r in block.writes[index].region):
-        raise refuse("rolling_buffer", "the block writes more than one element at a time", block=name)
+        raise refuse("the block writes more than one element at a time", block=name)
     rolling = rolling_of(tile, shared)
     if isinstance(rolling, str):
-        raise refuse("rolling_buffer", rolling, block=name)
+        raise refuse(rolling, block=name)
     whole = rolling.region[rolling.axis]
     if any(r is None or not contains(whole, r, analyzer) for r in (box[rolling.axis] for box in read)):
-        raise refuse("rolling_buffer", f"more of '{old.name}' is read than the tile that was just made", block=name)
+        raise refuse(f"more of '{old.name}' is read than the tile that was just made", block=name)
     new = replace_node(
         old,
         shape=(

@@ -19,15 +19,14 @@ def categorical(
     source: random.Random, candidates: Sequence[int], probs: Sequence[float], decision: int | None = None
 ) -> int:
     """Draw the index of a candidate, or check the one decided."""
-    what = "sample_categorical"
     if len(candidates) != len(probs) or not candidates:
-        raise refuse(what, f"{len(candidates)} candidates and {len(probs)} probabilities", help="give as many of each")
+        raise refuse(f"{len(candidates)} candidates and {len(probs)} probabilities", help="give as many of each")
     if any(p < 0 for p in probs) or not sum(probs) > 0:
-        raise refuse(what, f"the probabilities {list(probs)}", help="give numbers from 0 that are not all 0")
+        raise refuse(f"the probabilities {list(probs)}", help="give numbers from 0 that are not all 0")
     if decision is None:
         return source.choices(range(len(candidates)), probs)[0]
     if not 0 <= decision < len(candidates):
-        raise refuse(what, f"the decision {decision} is no candidate", help=f"an index below {len(candidates)}")
+        raise refuse(f"the decision {decision} is no candidate", help=f"an index below {len(candidates)}")
     return decision
 
 
@@ -35,18 +34,15 @@ def perfect_tile(
     source: random.Random, loop: For, n: int, max_innermost_factor: int, decision: Sequence[int] | None = None
 ) -> list[int]:
     """Draw `n` factors whose product is the extent of a loop, or check those decided."""
-    what = "sample_perfect_tile"
     if n < 1:
-        raise refuse(what, f"{n} factors", loops=loop, help="ask for one factor or more")
+        raise refuse(f"{n} factors", loops=loop, help="ask for one factor or more")
     if not isinstance(loop.extent, ir.IntImm):
-        raise refuse(what, f"the extent {loop.extent} is not a constant", loops=loop, help="give factors to split")
+        raise refuse(f"the extent {loop.extent} is not a constant", loops=loop, help="give factors to split")
     extent = loop.extent.value
     if decision is not None:
         factors = [int(f) for f in decision]
         if len(factors) != n or math.prod(factors) != extent or any(f < 0 for f in factors):
-            raise refuse(
-                what, f"the decision {factors}", loops=loop, help=f"give {n} factors whose product is {extent}"
-            )
+            raise refuse(f"the decision {factors}", loops=loop, help=f"give {n} factors whose product is {extent}")
         return factors
     if extent == 0:
         return [0] + [1] * (n - 1)
@@ -63,16 +59,15 @@ def partitioned_tile(
     decision: Sequence[int] | None = None,
 ) -> list[int]:
     """Draw `n` factors of which those from `partition_pos` on multiply to a multiple of `innerpart_factor`."""
-    what = "sample_partitioned_tile"
     if not 0 <= partition_pos <= n:
-        raise refuse(what, f"position {partition_pos} of {n} factors", loops=loop, help=f"give a number from 0 to {n}")
+        raise refuse(f"position {partition_pos} of {n} factors", loops=loop, help=f"give a number from 0 to {n}")
     extent = ir.as_int(loop.extent)
     if extent is None or extent % innerpart_factor or partition_pos in (0, n):
         return perfect_tile(source, loop, n, 1 << 30, decision)
     if decision is not None:
         factors = perfect_tile(source, loop, n, 1 << 30, decision)
         if math.prod(factors[partition_pos:]) % innerpart_factor:
-            raise refuse(what, f"the inner factors of {factors} do not hold {innerpart_factor}", loops=loop)
+            raise refuse(f"the inner factors of {factors} do not hold {innerpart_factor}", loops=loop)
         return factors
     drawn = list(source.choice(_factorizations(extent // innerpart_factor, n)))
     drawn[-1] *= innerpart_factor
@@ -112,7 +107,7 @@ def location(source: random.Random, places: Iterable[int], inline: bool, decisio
     if decision is None:
         return source.choice(choices)
     if decision not in choices:
-        raise refuse("sample_compute_location", f"the decision {decision} is no place", help=f"one of {choices}")
+        raise refuse(f"the decision {decision} is no place", help=f"one of {choices}")
     return int(decision)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from weft import ir
 from weft.arith import Analyzer
 from weft.error import ScheduleError, UnknownHandle
+from weft.spelling import take_name, unused_name
 from weft.tir.analysis import structure
 from weft.tir.analysis.access import access_regions, addressed
 from weft.tir.buffer import Buffer, BufferLoad
@@ -22,10 +23,8 @@ from weft.tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse, Let
 __all__ = ["CachedFlags", "ScheduleDebugMask", "ScheduleState", "check_scope", "refuse"]
 
 
-def refuse(
-    primitive: str, reason: str, *, loops: object = None, block: str | None = None, help: str | None = None
-) -> ScheduleError:
-    """Make the error of a primitive that cannot be applied."""
+def refuse(reason: str, *, loops: object = None, block: str | None = None, help: str | None = None) -> ScheduleError:
+    """Make the error of a primitive that cannot be applied; the recorder writes the primitive's name before it."""
     where = f"block '{block}'" if block is not None else None
     names = (
         ", ".join(
@@ -35,7 +34,7 @@ def refuse(
         if loops is not None
         else None
     )
-    return ScheduleError(f"{primitive}: {reason}", where=where, found=f"loops {names}" if names else None, help=help)
+    return ScheduleError(reason, where=where, found=f"loops {names}" if names else None, help=help)
 
 
 _SCOPES = re.compile(
@@ -44,11 +43,10 @@ _SCOPES = re.compile(
 )
 
 
-def check_scope(primitive: str, scope: str) -> None:
+def check_scope(scope: str) -> None:
     """Refuse a place for a buffer that no target has."""
     if not _SCOPES.fullmatch(scope):
         raise refuse(
-            primitive,
             f"there is no storage scope '{scope}'",
             help="global, shared, local, warp, texture, or a part of one, as shared.dyn",
         )
@@ -196,14 +194,13 @@ class ScheduleState:
         """Whether a buffer is a parameter of the function."""
         return any(b is buffer for _, b in self.func.buffer_map)
 
-    def check_loaded(self, primitive: str, buffer: Buffer, *users: Stmt, views: bool = False) -> None:
+    def check_loaded(self, buffer: Buffer, *users: Stmt, views: bool = False) -> None:
         """Refuse to move the elements of a buffer that statements (by default all) reach by address or `views`."""
         where = users or (self.body,)
         viewed = not views and any(m.source.buffer is buffer for b in ir.find(where, Block) for m in b.match_buffers)
         if viewed or buffer.data in addressed(*where):
             way = "match_buffer" if viewed else "its address"
             raise refuse(
-                primitive,
                 f"'{buffer.name}' is reached by {way}, not only by loads and stores",
                 help="apply it before that is taken",
             )
@@ -217,13 +214,7 @@ class ScheduleState:
 
     def fresh_name(self, hint: str) -> str:
         """Return a block name that is not in use."""
-        taken = {*self.block_names(), *self.renamed}
-        if hint not in taken:
-            return hint
-        n = 1
-        while f"{hint}_{n}" in taken:
-            n += 1
-        return f"{hint}_{n}"
+        return unused_name(hint, {*self.block_names(), *self.renamed})
 
     def analyzer_at(self, path: list[Stmt], inside: bool = False) -> Analyzer:
         """Return an analyzer that knows the loops and conditions around the end of a path (`inside`: and its own)."""
@@ -316,14 +307,6 @@ def make_unique(func: PrimFunc) -> PrimFunc:
     names: set[str] = set()
     seen: set[ir.Var] = set()
 
-    def unique_name(hint: str) -> str:
-        name, n = hint, 0
-        while name in names:
-            n += 1
-            name = f"{hint}_{n}"
-        names.add(name)
-        return name
-
     def go(s: Stmt) -> Stmt:
         if isinstance(s, For):
             if s.loop_var in seen:
@@ -335,7 +318,7 @@ def make_unique(func: PrimFunc) -> PrimFunc:
             s = structure.subst_stmt(s, repeated)
             assert isinstance(s, Block)
             seen.update(iv.var for iv in s.iter_vars)
-            name = unique_name(s.name_hint)
+            name = take_name(s.name_hint, names)
             s = s if name == s.name_hint else structure.replace_node(s, name_hint=name)
         return structure.map_children(s, go)
 

@@ -75,13 +75,12 @@ def tensorize(state: ScheduleState, name: str, intrin: str | TensorIntrin) -> No
     described, used = _buffers(found.desc.root.body), _buffers(block.body)
     regions = {r.buffer: r for r in (*block.reads, *block.writes)}
     if len(described) != len(used):
-        raise refuse("tensorize", f"the block uses {len(used)} buffers, '{found.name}' {len(described)}", block=name)
+        raise refuse(f"the block uses {len(used)} buffers, '{found.name}' {len(described)}", block=name)
     views = {b: _view(regions[b], d, name, found.name) for b, d in zip(used, described, strict=True)}
     ours = _form(_local(block.body, regions, views))
     theirs = _form(found.desc.root.body)
     if not ir.structural_equal(ours, theirs):
         raise refuse(
-            "tensorize",
             f"the block does not compute what '{found.name}' describes",
             block=name,
             help=f"it describes\n{theirs.body}\nthe block is\n{ours.body}\n"
@@ -93,7 +92,7 @@ def tensorize(state: ScheduleState, name: str, intrin: str | TensorIntrin) -> No
         buffer, original = found.impl.buffer_of(other), place.get(found.desc.buffer_of(param))
         assert buffer is not None
         if original is None:
-            raise refuse("tensorize", f"'{found.name}' does not use its parameter '{param.name}'", block=name)
+            raise refuse(f"'{found.name}' does not use its parameter '{param.name}'", block=name)
         fresh |= {v: replace_node(v) for v in ir.find(buffer, ir.Var)}
         copy = ir.substitute(buffer, fresh)
         fresh[buffer] = copy
@@ -128,7 +127,6 @@ def _view(region: BufferRegion, described: Buffer, block: str, intrin: str) -> B
     )
     if not fits or region.buffer.dtype != described.dtype:
         raise refuse(
-            "tensorize",
             f"the block touches {[str(e) for e in extents]} of '{region.buffer.name}' ({region.buffer.dtype}), "
             f"'{intrin}' describes {[str(e) for e in shape]} ({described.dtype})",
             block=block,

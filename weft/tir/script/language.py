@@ -281,7 +281,7 @@ def _loop_range(start: Any, stop: Any) -> Range:
         return start
     if stop is None:
         extent = as_expr(start)
-        return Range.from_min_extent(const(0, extent.dtype), extent)
+        return Range(extent)
     r = slice_of(start, stop)
     if not DataType(r.extent.dtype).is_integer:
         raise InvalidArgument("a loop counts integers", found=f"{start} to {stop}")
@@ -364,9 +364,7 @@ def launch_thread(thread: Var | str, extent: Value) -> commands.Scope:
     def make(value: Any, body: stmts.Stmt, p: Any) -> stmts.Stmt:
         tag = thread if isinstance(thread, str) else p.state.threads[thread]
         key = "virtual_thread" if tag.split(".")[0] == "vthread" else "thread_extent"
-        return stmts.AttrStmt(
-            ir.IterVar(Range.from_min_extent(const(0, e.dtype), e), value, "thread", tag), key, e, body
-        )
+        return stmts.AttrStmt(ir.IterVar(Range(e), value, "thread", tag), key, e, body)
 
     return commands.Scope(var, make, "thread", thread)
 

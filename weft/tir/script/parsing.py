@@ -254,7 +254,7 @@ def _as_region(p: Parser, node: ast.AST, value: ir.Node) -> BufferRegion:
             value.buffer, tuple(ir.Range.from_min_extent(i, ir.const(1, i.dtype)) for i in value.indices)
         )
     if isinstance(value, Buffer):
-        return BufferRegion(value, tuple(ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in value.shape))
+        return BufferRegion(value, tuple(ir.Range(d) for d in value.shape))
     raise p.fail(node, "a region of a buffer is expected", found=repr(value))
 
 

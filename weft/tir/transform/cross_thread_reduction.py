@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import reduce
+from operator import is_
 from typing import Any, NamedTuple
 
 from weft import ir
-from weft.tir.analysis.structure import conjuncts, replace_node
+from weft.tir.analysis.structure import around, conjuncts
 from weft.tir.buffer import Buffer, BufferLoad, decl_buffer
 from weft.tir.function import PrimFunc
 from weft.tir.intrin import max_value, min_value
@@ -113,7 +114,7 @@ class _Lower:
             if init is not None:
                 out.pop()
             out.append(self.lower(x, plan, init))
-        return node if len(out) == len(node.seq) and all(map(_same, out, node.seq)) else seq(*out)
+        return node if len(out) == len(node.seq) and all(map(is_, out, node.seq)) else seq(*out)
 
     def lower(self, node: For, plan: _Plan, init: ir.PrimExpr | None) -> Stmt:
         """Make the reduction of one nest of loops."""
@@ -152,10 +153,7 @@ class _Lower:
             whole = make(first, whole)
         last = reduce(ir.And, (*(t.loop_var == 0 for t in threads), *plan.guards))
         steps.append(IfThenElse(last, BufferStore(target, whole, update.indices)))
-        out: Stmt = AllocBuffer(parts, AllocBuffer(part, seq(*steps)))
-        for loop in reversed(threads):
-            out = replace_node(loop, body=out)
-        return out
+        return around(threads, AllocBuffer(parts, AllocBuffer(part, seq(*steps))))
 
 
 class _Found:
@@ -183,14 +181,10 @@ def _accumulate(node: For, plan: _Plan, part: Buffer, found: _Found) -> Stmt:
                     found.init = init
                 else:
                     kept.append(visit(x))
-            return n if len(kept) == len(n.seq) and all(map(_same, kept, n.seq)) else seq(*kept)
+            return n if len(kept) == len(n.seq) and all(map(is_, kept, n.seq)) else seq(*kept)
         return ir.rebuild(n, visit) if isinstance(n, Stmt) else n
 
     return visit(node)
-
-
-def _same(a: Stmt, b: Stmt) -> bool:
-    return a is b
 
 
 def _is_thread(node: ir.Node) -> bool:

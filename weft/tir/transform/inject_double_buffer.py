@@ -6,7 +6,7 @@ from typing import Any
 
 from weft import ir
 from weft.tir.analysis.access import is_pure
-from weft.tir.analysis.structure import fresh_definitions, replace_node
+from weft.tir.analysis.structure import around, fresh_definitions, replace_node
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, SeqStmt, Stmt, seq
@@ -94,19 +94,13 @@ def _ahead(loop: For, allocs: list[AllocBuffer], parts: list[Stmt], split: int) 
         buffer, start, parts = made
         doubled.append(replace_node(plain, buffer=buffer, annotations=behind_new_axis(plain.annotations)))
         starts += start
-    body = _around(kept, seq(*parts))
+    body = around(kept, seq(*parts))
     if not doubled:
         return replace_node(loop, body=body)
     guard: Stmt = seq(*starts)
     if not hasattr(loop.extent, "value"):
         guard = IfThenElse(loop.extent > ir.const(0, loop.loop_var.dtype), guard)
-    return _around(doubled, seq(guard, _split(replace_node(loop, body=body), split)))
-
-
-def _around(allocs: list[AllocBuffer], body: Stmt) -> Stmt:
-    for alloc in reversed(allocs):
-        body = replace_node(alloc, body=body)
-    return body
+    return around(doubled, seq(guard, _split(replace_node(loop, body=body), split)))
 
 
 def _doubled(

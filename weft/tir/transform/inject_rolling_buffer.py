@@ -99,7 +99,7 @@ class _Injector:
         body = self.visit(ir.rewrite(node.body, lambda n: _use(n, buffer, rolling, an)), loops)
         moving = {f.loop_var for f in loops[next(i for i, f in enumerate(loops) if f is rolling.loop) :]}
         bounds = [
-            r if moving.isdisjoint(ir.find(r, ir.Var)) else ir.Range.from_min_extent(ir.const(0, d.dtype), d)
+            r if moving.isdisjoint(ir.find(r, ir.Var)) else ir.Range(d)
             for r, d in zip(node.bounds, buffer.shape, strict=True)
         ]
         dtype = buffer.shape[rolling.axis].dtype

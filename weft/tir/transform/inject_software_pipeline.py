@@ -241,9 +241,7 @@ class _Pipeline:
 
     def where(self, stmt: stmts.Stmt, tests: list[ir.PrimExpr]) -> stmts.Stmt:
         """Run a statement under conditions."""
-        test: ir.PrimExpr = ir.TRUE
-        for t in tests:
-            test = ir.logical_and(test, t)
+        test = ir.all_of(*tests)
         if not self.blocks:
             return stmts.IfThenElse(test, stmt) if tests else stmt
         if not isinstance(stmt, stmts.BlockRealize):

@@ -108,9 +108,7 @@ class _Lower:
             self.before.setdefault(outer[at], []).append(self.stmt(nest))
             self.loops = outer
         elif block.init is not None:
-            first: ir.PrimExpr = ir.TRUE
-            for iv, value in reduce_values:
-                first = ir.logical_and(first, value == iv.dom.min)  # type: ignore[union-attr]
+            first = ir.all_of(*(value == iv.dom.min for iv, value in reduce_values))  # type: ignore[union-attr]
             init = self.stmt(block.init)
             body = seq(init if isinstance(first, ir.IntImm) else IfThenElse(first, init), body)
         body = ir.substitute(body, env)

@@ -8,7 +8,7 @@ from typing import Any
 
 from weft import arith, ir
 from weft.machine import UNKNOWN
-from weft.tir.analysis.structure import replace_node, stmt_children
+from weft.tir.analysis.structure import around, replace_node, stmt_children
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.intrin import call_intrin
@@ -134,9 +134,7 @@ def _ask_for_panels(tiles: For, line_bytes: int) -> Stmt:
         if load is not None and place is not None:
             line = line_bytes // ir.DataType(load.buffer.dtype).itemsize
             body = _part_of_panel(nest, last, load, panel, line, *place)
-        for f in reversed(nest[:last]):
-            body = replace_node(f, body=body)
-        return body
+        return around(nest[:last], body)
 
     return ir.rewrite(tiles.body, lambda _: None, pre=mark, only=(For,))
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from weft.error import LoweringError
 from weft.ir import Attrs, IRModule, Node, PrimExpr, Var, find, module_pass, rebuild, substitute, walk
+from weft.spelling import unused_name
 from weft.tir.analysis.structure import replace_node
 from weft.tir.analysis.verify import undefined_vars
 from weft.tir.buffer import Buffer, BufferLoad
@@ -91,11 +92,7 @@ class _Splitter:
             attrs["target"] = self.func.attrs["target"]
         if self.func.attrs.get("tir.noalias"):
             attrs["tir.noalias"] = True
-        base = f"{self.name}_kernel"
-        name, n = base, 0
-        while name in self.kernels or name in self.mod:
-            n += 1
-            name = f"{base}_{n}"
+        name = unused_name(f"{self.name}_kernel", {*self.kernels, *(v.name_hint for v in self.mod)})
         if self.func.attrs.get("global_symbol"):
             attrs["global_symbol"] = name
         params = (*handles, *(fresh[v] for v in scalars))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir
+from weft.spelling import unused_name
 from weft.tir import stmt as stmts
 from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import BufferLoad
@@ -118,7 +119,7 @@ class _Splitter:
         if on_cpu:
             zero = ir.const(0, "int32")
             body = stmts.seq(body, stmts.Evaluate(ir.CallIntrin("int32", ir.Op.get("tir.ret"), (zero,))))
-        var = ir.GlobalVar(self._name())
+        var = ir.GlobalVar(unused_name(self.base, {v.name_hint for v in self.functions}))
         if not _same(_host(self.target), target):
             attrs["global_symbol"] = var.name_hint
         params = tuple(fresh[v] for v in free)
@@ -129,14 +130,6 @@ class _Splitter:
         code = ir.Var("kernel_error_code", "int32")
         check = stmts.AssertStmt(ir.equal(code, 0), ir.StringImm(_FAILED), stmts.Evaluate(ir.const(0)))
         return stmts.LetStmt(code, call, check)
-
-    def _name(self) -> str:
-        taken = {v.name_hint for v in self.functions}
-        name, n = self.base, 0
-        while name in taken:
-            n += 1
-            name = f"{self.base}_{n}"
-        return name
 
 
 _INT32 = ir.PrimType("int32")

@@ -124,7 +124,7 @@ class _Simplifier:
         """Simplify under the extent of a thread."""
         if isinstance(node.node, ir.IterVar) and node.attr_key in ("thread_extent", "virtual_thread"):
             extent = ir.as_expr(node.value)
-            dom = ir.Range.from_min_extent(ir.const(0, extent.dtype), extent)
+            dom = ir.Range(extent)
             self.analyzer.bind(node.node.var, dom, allow_override=True)
         return self._body(node)
 

@@ -95,10 +95,8 @@ class _Lower:
             free.pop(_tag(f), None)
         loops = [structure.replace_node(f, loop_var=ir.Var(f"t{tag[-1]}", f.loop_var.dtype)) for tag, f in free.items()]
         tests = [*structure.conjuncts(realize.predicate), *_first_threads(loops)]
-        out: Stmt = structure.replace_node(realize, predicate=reduce(ir.And, tests)) if loops else realize
-        for f in reversed(loops):
-            out = structure.replace_node(f, body=out)
-        return out
+        out = structure.replace_node(realize, predicate=reduce(ir.And, tests)) if loops else realize
+        return structure.around(loops, out)
 
     def reduction_below(self, loop: For, around: tuple[Stmt, ...], scope: Block) -> Any:
         """Return the first block, and its loops, whose outermost reduction loop is `loop`, if threads share it."""
@@ -179,10 +177,7 @@ class _Lower:
                 block=structure.replace_node(joined.block, iter_vars=block.iter_vars),
             )
         steps += [joined, _write_back(realize, found, whole, loops)]
-        out = seq(*steps)
-        for f in reversed(bound):
-            out = structure.replace_node(f, body=out)
-        return out
+        return structure.around(bound, seq(*steps))
 
 
 def _realizes(stmt: Stmt, path: tuple[Stmt, ...]) -> list[tuple[BlockRealize, tuple[Stmt, ...]]]:

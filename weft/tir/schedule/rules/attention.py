@@ -14,7 +14,7 @@ from typing import Any
 from weft import ir
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.dependence import is_data_parallel, is_plain_store
-from weft.tir.analysis.pattern import Contraction, contraction_of
+from weft.tir.analysis.pattern import Contraction, contraction_of, without_casts
 from weft.tir.analysis.structure import child_realizes, used_vars
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
@@ -182,16 +182,10 @@ def _value(block: Block | None) -> ir.PrimExpr | None:
     return None if store is None else store.value
 
 
-def _plain(index: ir.PrimExpr) -> ir.PrimExpr:
-    while isinstance(index, ir.Cast):
-        index = index.value
-    return index
-
-
 def _in_order(block: Block, load: BufferLoad, short: bool = False) -> bool:
     """Whether a block loads at its own variables, in order; with `short`, at 0 in place of the last."""
     own = [iv.var for iv in block.iter_vars]
-    indices = [_plain(i) for i in load.indices]
+    indices = [without_casts(i) for i in load.indices]
     if len(own) != len(indices) or (short and not ir.is_const_int(indices[-1], 0)):
         return False
     ends = len(own) - 1 if short else len(own)
@@ -205,7 +199,7 @@ def _reduces(block: Block, source: Buffer, *combiners: Any) -> bool:
         return False
     load = found[2]
     own = [iv.var for iv in block.iter_vars]
-    indices = [_plain(i) for i in load.indices]
+    indices = [without_casts(i) for i in load.indices]
     if load.buffer is not source or len(own) != len(indices) + 1 or block.iter_vars[-1].iter_type != "reduce":
         return False
     wanted = [*own[: len(indices) - 1], own[-1]]
@@ -235,7 +229,7 @@ def _assemble(
 ) -> AttentionParts | None:
     """Write everything in the variables of the last sum."""
     extents = {iv.var: iv.dom.extent for iv in last.block.iter_vars if iv.dom is not None}
-    weights = [_plain(i) for i in last.a.indices]
+    weights = [without_casts(i) for i in last.a.indices]
     j, column = last.reduce[0], last.vector
     if len(first.reduce) != 1 or not weights or weights[-1] is not j:
         return None
@@ -286,4 +280,4 @@ def _assemble(
 
 
 def _variables(store: BufferStore) -> list[Any]:
-    return [_plain(i) for i in store.indices]
+    return [without_casts(i) for i in store.indices]

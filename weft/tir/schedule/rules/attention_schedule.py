@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from weft.ir import TRUE, Range, Var, as_int, const, is_const_int, substitute
+from weft.ir import TRUE, Range, Var, as_int, is_const_int, substitute
 from weft.machine import TargetLike
 from weft.tir.buffer import Buffer, BufferRegion
 from weft.tir.function import PrimFunc
@@ -64,4 +64,4 @@ def _renamed(parts: AttentionParts) -> AttentionParts:
 
 
 def _whole(buffers: Sequence[Buffer]) -> tuple[BufferRegion, ...]:
-    return tuple(BufferRegion(b, tuple(Range.from_min_extent(const(0, d.dtype), d) for d in b.shape)) for b in buffers)
+    return tuple(BufferRegion(b, tuple(Range(d) for d in b.shape)) for b in buffers)
