@@ -26,7 +26,13 @@ from weft.relax.expr import Var as RelaxVar
 from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.relax.transform import panels, phases
 from weft.relax.transform.desired_layouts import converted
-from weft.relax.transform.few_channels import FEW_CHANNELS, lanes_are_pixels, product_of_taps, product_of_windows
+from weft.relax.transform.few_channels import (
+    FEW_CHANNELS,
+    lanes_are_pixels,
+    moving_takes_longer,
+    product_of_taps,
+    product_of_windows,
+)
 from weft.runtime import aligned
 from weft.tir.transform import DOT_GROUPS
 from weft.topi import winograd_tile, winograd_weight
@@ -308,19 +314,10 @@ def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
     groups, channels = attrs.get("groups", 1), shape[0]
     call, attrs = _with_padding(s, call)
     group, panel = s.dot_group(call), _panel(s, channels)
-    taps = prod(shape[2:])
-    few = s.machine.lanes(32) if taps == 1 and channels <= shape[1] else FEW_CHANNELS
-    has_last = call.args[0] in s.last
-    if group == 1 and (product := product_of_taps(s.machine, call, has_last, bb)) is not None:
-        return _Kept(product.op, product.args, product.attrs, span=call.span)
-    alone = s.ends_here and not (has_last or s.machine.masks_freely)  # no neighbour has channels last
-    if alone and group == 1 and (product := product_of_windows(s.machine.lanes(32), call, bb)) is not None:
-        return _Kept(product.op, product.args, product.attrs, span=call.span)
-    read_once = alone and groups > 1 == shape[1] and panels.known_shape(call)
-    few_read = (groups == 1 and channels <= few) or read_once  # once: moving it costs as much
-    if few_read and group == 1 and lanes_are_pixels(s.machine, call, taps, has_last):
-        return _Kept(call.op, call.args, attrs, span=call.span)
-    if isinstance(weight, ir.Constant) and (tile := _winograd_tile(s, call, weight.data.numpy())):
+    tile = _winograd_tile(s, call, weight.data.numpy()) if isinstance(weight, ir.Constant) else 0
+    if group == 1 and (made := _channels_first(s, call, tile, bb)) is not None:
+        return _Kept(made.op, made.args, made.attrs, span=call.span)
+    if tile:
         new = ir.Attrs.of(padding=attrs.get("padding", 0), tile=tile, channels=channels)
         moved = ir.constant(winograd_weight(weight.data.numpy(), tile, _panel(s, channels)))
         return ir.Call(ir.Op.get("relax.nn.conv2d_winograd"), (s.to_last(call.args[0], bb), moved), new, span=call.span)
@@ -351,6 +348,25 @@ def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
     return ir.Call(call.op, (s.factor(data, group, bb), packed), new_attrs, span=call.span)
 
 
+def _channels_first(s: _Layouts, call: ir.Call, tile: int, bb: BlockBuilder) -> ir.Call | None:
+    """Compute a convolution on data as they lie; None where channels last are better, or a `tile` of Winograd's."""
+    groups, has_last = call.attrs.get("groups", 1), call.args[0] in s.last
+    channels, depth, *kernel = panels.known_shape(call.args[1])
+    few = s.machine.lanes(32) if prod(kernel) == 1 and channels <= depth else FEW_CHANNELS
+    if (product := product_of_taps(s.machine, call, has_last, bb)) is not None:
+        return product
+    alone = s.ends_here and not (has_last or s.machine.masks_freely)  # no neighbour has channels last
+    if alone and (product := product_of_windows(s.machine.lanes(32), call, bb)) is not None:
+        return product
+    if not lanes_are_pixels(s.machine, call, prod(kernel), has_last):
+        return None
+    stays = alone and not tile and moving_takes_longer(s.machine, call, groups)
+    if (groups == 1 and channels <= few) or (stays and 1 in (groups, depth)):
+        return call
+    each = stays and groups <= _MOST_GROUPS_OF_WINDOWS and isinstance(call.args[1], ir.Constant)
+    return _each_group(s, call, 1, bb, first=True) if each else None
+
+
 _MOST_GROUPS, _MOST_GROUPS_OF_WINDOWS, _MOST_GROUPS_OF_BYTES = 16, 8, 64
 """Groups that may be convolutions of their own: each is a call."""
 
@@ -373,18 +389,19 @@ def _has_odd_groups(s: _Layouts, shape: Sequence[int], groups: int, apart: bool)
     return 1 < groups <= _MOST_GROUPS_OF_WINDOWS and odd and shape[1] > 1 and full
 
 
-def _each_group(s: _Layouts, call: ir.Call, group: int, bb: BlockBuilder) -> ir.Call:
-    """Compute each group of a convolution by itself, from its channels to its part of the result."""
+def _each_group(s: _Layouts, call: ir.Call, group: int, bb: BlockBuilder, first: bool = False) -> ir.Call:
+    """Compute each group of a convolution by itself, from its channels, last or `first`, to its part of the result."""
     weight, groups = call.args[1].data.numpy(), call.attrs["groups"]  # type: ignore[union-attr]
-    data, axis = s.factor(s.to_last(call.args[0], bb), group, bb), weight.ndim - 1
+    axis = 1 if first else weight.ndim - 1
+    data = call.args[0] if first else s.factor(s.to_last(call.args[0], bb), group, bb)
     parts = []
     for i, kernel in enumerate(np.split(weight, groups)):
         c, panel, sizes = kernel.shape[1], _panel(s, len(kernel)), _letters(weight.ndim)
         own = bb.emit(make_call("strided_slice")(data, axes=[axis], begin=[i * c], end=[(i + 1) * c]))
         form = f"O{sizes}I{panel}o" + (f"{group}i" if group > 1 else "")
         layouts = {"data_layout": f"N{sizes}C", "out_layout": f"N{sizes}C", "kernel_layout": form}
-        attrs = call.attrs.with_(groups=1, channels=len(kernel), **layouts)
-        packed = ir.constant(panels.pack_conv_weight(kernel, panel, group))
+        attrs = call.attrs.with_(groups=1, channels=len(kernel), **({} if first else layouts))
+        packed = ir.constant(aligned(kernel) if first else panels.pack_conv_weight(kernel, panel, group))
         parts.append(bb.emit(ir.Call(call.op, (own, packed), attrs, span=call.span)))
     return ir.Call(ir.Op.get("relax.concat"), (ir.Tuple(tuple(parts)),), ir.Attrs.of(axis=axis))
 
@@ -414,6 +431,7 @@ def _conv_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     depthwise = 1 < groups == kernel[0] and kernel[1] == 1
     plan = phases.phases_of(attrs, kernel[2:], shape[2:], outs[2:])
     block = plan.block
+    s.ends_here &= prod(block) == 1 or bool(panels.known_shape(call))  # planes of unknown size are slow to interleave
     plain = weight.ty.dtype == "float32" and attrs.get("out_dtype") in (None, "", "float32")  # type: ignore[union-attr]
     rows = kernel[1] * block[-1] * 2 >= s.panel and plain and groups == 1 and len(block) == 2
     if rows and kernel[2:] == block and plan.crop is None:

@@ -41,6 +41,13 @@ summed. Groups of any size that are no whole vectors are products where a window
 _MORE = 4
 """How many times as many numbers as its windows hold a convolution of a sequence makes that is a product of them."""
 
+_DEEPEST, _MOST_SUMMED = 64, 384
+"""The most channels of a sequence, and products of an element of an image, that are summed where the data lie."""
+
+_MOVE, _GAIN = 20, 1.15
+"""Multiply-adds in the time of an element's move into another order, and how many times as long all of it has to take
+until data stay where they lie: measured."""
+
 _LARGEST = 8
 """How many times as large as the data the products may be, which all lie in memory."""
 
@@ -54,6 +61,24 @@ def lanes_are_pixels(machine: Machine, call: Call, taps: int, has_last: bool) ->
         return False
     row = prod(panels.likely(d, panels.LIKELY_SIZE) for d in (shape[2:] if taps == 1 else shape[-1:]))
     return row >= _WIDE * machine.lanes(32) and (not has_last or taps > _LIKE_A_MOVE)
+
+
+def moving_takes_longer(machine: Machine, call: Call, groups: int) -> bool:
+    """Whether bringing data into another order and back takes longer than what products of pixels in a row lose.
+
+    These end inside of vectors of pixels, products of channels side by side inside of vectors of those. Rows of unknown
+    length may be short; those of sequences, all of whose pixels are one, are taken as long.
+    """
+    (channels, depth, *kernel), shape = panels.known_shape(call.args[1]), panels.known_shape(call)
+    if groups > 1 == depth:
+        return bool(shape)
+    if all(as_int(d) == 1 for d in (panels.shape_of(call) or ())[2:-1]):
+        return depth <= _DEEPEST
+    summed, each, lanes = depth * prod(kernel), channels // groups, machine.lanes(32)
+    if not shape or summed > _MOST_SUMMED:
+        return False
+    moved = summed * panels.round_up(each, lanes) + _MOVE * (depth + each)
+    return moved * shape[-1] >= _GAIN * summed * each * panels.round_up(shape[-1], 2 * lanes)
 
 
 def product_of_taps(machine: Machine, call: Call, has_last: bool, bb: BlockBuilder) -> Call | None:
