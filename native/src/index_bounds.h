@@ -49,12 +49,12 @@ __attribute__((target("avx2"))) inline void bounds_of_eighths(const char* data, 
   std::memcpy(bounds, least, sizeof(least));
   std::memcpy(bounds + 8, greatest, sizeof(least));
 }
-#else
-inline bool has_four_words() { return false; }
-inline void bounds_of_eighths(const char*, int64_t, int64_t*) {}
-#endif
 
 const bool kByEight = has_four_words();
+#else
+const bool kByEight = false;
+inline void bounds_of_eighths(const char*, int64_t, int64_t*) {}
+#endif
 
 }  // namespace weft
 

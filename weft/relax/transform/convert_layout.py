@@ -26,13 +26,7 @@ from weft.relax.expr import Var as RelaxVar
 from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.relax.transform import panels, phases
 from weft.relax.transform.desired_layouts import converted
-from weft.relax.transform.few_channels import (
-    FEW_CHANNELS,
-    lanes_are_pixels,
-    moving_takes_longer,
-    product_of_taps,
-    product_of_windows,
-)
+from weft.relax.transform.few_channels import FEW_CHANNELS, MOST_GROUPS_OF_WINDOWS, channels_first
 from weft.runtime import aligned
 from weft.tir.transform import DOT_GROUPS
 from weft.topi import winograd_tile, winograd_weight
@@ -315,7 +309,9 @@ def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
     call, attrs = _with_padding(s, call)
     group, panel = s.dot_group(call), _panel(s, channels)
     tile = _winograd_tile(s, call, weight.data.numpy()) if isinstance(weight, ir.Constant) else 0
-    if group == 1 and (made := _channels_first(s, call, tile, bb)) is not None:
+    has_last = call.args[0] in s.last
+    alone = s.ends_here and not (has_last or s.machine.masks_freely)  # no neighbour has channels last
+    if group == 1 and (made := channels_first(s.machine, call, has_last, alone, not tile, bb)) is not None:
         return _Kept(made.op, made.args, made.attrs, span=call.span)
     if tile:
         new = ir.Attrs.of(padding=attrs.get("padding", 0), tile=tile, channels=channels)
@@ -348,26 +344,7 @@ def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
     return ir.Call(call.op, (s.factor(data, group, bb), packed), new_attrs, span=call.span)
 
 
-def _channels_first(s: _Layouts, call: ir.Call, tile: int, bb: BlockBuilder) -> ir.Call | None:
-    """Compute a convolution on data as they lie; None where channels last are better, or a `tile` of Winograd's."""
-    groups, has_last = call.attrs.get("groups", 1), call.args[0] in s.last
-    channels, depth, *kernel = panels.known_shape(call.args[1])
-    few = s.machine.lanes(32) if prod(kernel) == 1 and channels <= depth else FEW_CHANNELS
-    if (product := product_of_taps(s.machine, call, has_last, bb)) is not None:
-        return product
-    alone = s.ends_here and not (has_last or s.machine.masks_freely)  # no neighbour has channels last
-    if alone and (product := product_of_windows(s.machine.lanes(32), call, bb)) is not None:
-        return product
-    if not lanes_are_pixels(s.machine, call, prod(kernel), has_last):
-        return None
-    stays = alone and not tile and moving_takes_longer(s.machine, call, groups)
-    if (groups == 1 and channels <= few) or (stays and 1 in (groups, depth)):
-        return call
-    each = stays and groups <= _MOST_GROUPS_OF_WINDOWS and isinstance(call.args[1], ir.Constant)
-    return _each_group(s, call, 1, bb, first=True) if each else None
-
-
-_MOST_GROUPS, _MOST_GROUPS_OF_WINDOWS, _MOST_GROUPS_OF_BYTES = 16, 8, 64
+_MOST_GROUPS, _MOST_GROUPS_OF_BYTES = 16, 64
 """Groups that may be convolutions of their own: each is a call."""
 
 _FEW_SUMS = 16
@@ -381,27 +358,26 @@ def _has_odd_groups(s: _Layouts, shape: Sequence[int], groups: int, apart: bool)
     """
     outs, taps, lanes = shape[0] // groups, prod(shape[2:]), s.machine.lanes(32)
     odd = outs % lanes > 0 and shape[1] * taps >= _FEW_SUMS
-    if apart and outs % lanes > 0 and 1 < groups <= _MOST_GROUPS_OF_WINDOWS and shape[1] > 1:
+    if apart and outs % lanes > 0 and 1 < groups <= MOST_GROUPS_OF_WINDOWS and shape[1] > 1:
         return True
     if taps == 1:
         return 1 < groups <= _MOST_GROUPS and odd
     full = lanes % outs > 0 and 2 * _panel(s, outs) <= 5 * outs
-    return 1 < groups <= _MOST_GROUPS_OF_WINDOWS and odd and shape[1] > 1 and full
+    return 1 < groups <= MOST_GROUPS_OF_WINDOWS and odd and shape[1] > 1 and full
 
 
-def _each_group(s: _Layouts, call: ir.Call, group: int, bb: BlockBuilder, first: bool = False) -> ir.Call:
-    """Compute each group of a convolution by itself, from its channels, last or `first`, to its part of the result."""
+def _each_group(s: _Layouts, call: ir.Call, group: int, bb: BlockBuilder) -> ir.Call:
+    """Compute each group of a convolution by itself, from its channels to its part of the result."""
     weight, groups = call.args[1].data.numpy(), call.attrs["groups"]  # type: ignore[union-attr]
-    axis = 1 if first else weight.ndim - 1
-    data = call.args[0] if first else s.factor(s.to_last(call.args[0], bb), group, bb)
+    data, axis = s.factor(s.to_last(call.args[0], bb), group, bb), weight.ndim - 1
     parts = []
     for i, kernel in enumerate(np.split(weight, groups)):
         c, panel, sizes = kernel.shape[1], _panel(s, len(kernel)), _letters(weight.ndim)
         own = bb.emit(make_call("strided_slice")(data, axes=[axis], begin=[i * c], end=[(i + 1) * c]))
         form = f"O{sizes}I{panel}o" + (f"{group}i" if group > 1 else "")
         layouts = {"data_layout": f"N{sizes}C", "out_layout": f"N{sizes}C", "kernel_layout": form}
-        attrs = call.attrs.with_(groups=1, channels=len(kernel), **({} if first else layouts))
-        packed = ir.constant(aligned(kernel) if first else panels.pack_conv_weight(kernel, panel, group))
+        attrs = call.attrs.with_(groups=1, channels=len(kernel), **layouts)
+        packed = ir.constant(panels.pack_conv_weight(kernel, panel, group))
         parts.append(bb.emit(ir.Call(call.op, (own, packed), attrs, span=call.span)))
     return ir.Call(ir.Op.get("relax.concat"), (ir.Tuple(tuple(parts)),), ir.Attrs.of(axis=axis))
 
