@@ -25,34 +25,36 @@ void bounds_of(Read read, int64_t width, const char* data, int64_t size, int64_t
 }
 
 #if defined(__x86_64__) && defined(__GNUC__)
-// Whether the machine has vectors of eight words, and the operating system saves them.
-inline bool has_eight_words() {
+// Whether the machine has vectors of four words, and the operating system saves them.
+inline bool has_four_words() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0, low = 0, high = 0;
   if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || (ecx >> 27 & 1) == 0) return false;
   __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  return (low & 0xe6) == 0xe6 && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (ebx >> 16 & 1) != 0;
+  return (low & 6) == 6 && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (ebx >> 5 & 1) != 0;
 }
 
 // The least and the greatest of every eighth of `size` words that lie together, which are at least eight.
-__attribute__((target("avx512f"))) inline void bounds_of_eighths(const char* data, int64_t size, int64_t* bounds) {
-  typedef int64_t Words __attribute__((vector_size(64)));
-  Words least, greatest, v;
-  std::memcpy(&least, data, sizeof(Words));
-  greatest = least;
+__attribute__((target("avx2"))) inline void bounds_of_eighths(const char* data, int64_t size, int64_t* bounds) {
+  typedef int64_t Words __attribute__((vector_size(32)));
+  Words least[2], greatest[2], v;
+  std::memcpy(least, data, sizeof(least));
+  std::memcpy(greatest, data, sizeof(least));
   for (int64_t i = 8; i < size; i += 8) {
-    std::memcpy(&v, data + 8 * std::min(i, size - 8), sizeof(Words));  // the last ones overlap
-    least = v < least ? v : least;
-    greatest = v > greatest ? v : greatest;
+    for (int half = 0; half < 2; ++half) {
+      std::memcpy(&v, data + 8 * (std::min(i, size - 8) + 4 * half), sizeof(Words));  // the last ones overlap
+      least[half] = v < least[half] ? v : least[half];
+      greatest[half] = v > greatest[half] ? v : greatest[half];
+    }
   }
-  std::memcpy(bounds, &least, sizeof(Words));
-  std::memcpy(bounds + 8, &greatest, sizeof(Words));
+  std::memcpy(bounds, least, sizeof(least));
+  std::memcpy(bounds + 8, greatest, sizeof(least));
 }
+
+const bool kByEight = has_four_words();
 #else
-inline bool has_eight_words() { return false; }
+const bool kByEight = false;
 inline void bounds_of_eighths(const char*, int64_t, int64_t*) {}
 #endif
-
-const bool kByEight = has_eight_words();
 
 }  // namespace weft
 

@@ -12,7 +12,7 @@ import pytest
 import weft
 from tests.target.programs import check_native, elementwise, function, load, loop, sample, store
 from weft import ir, te, tir
-from weft.target import Target
+from weft.target import Target, get_source
 from weft.tir import And, Or, decl_buffer
 from weft.tir.schedule import default_schedule
 
@@ -256,3 +256,11 @@ def test_vectors_become_wide_integers(source, dtype, target):
         0 if np.isnan(v) else info.max if v >= info.max else info.min if v <= info.min else int(v) for v in x.tolist()
     ]
     assert out.numpy().tolist() == expected
+
+
+@pytest.mark.parametrize("source", ["float32", "float64"])
+def test_vectors_become_words_without_taking_elements_out(source):
+    x = te.placeholder((64,), source, name="x")
+    func = te.create_prim_func([x, te.compute((64,), lambda i: weft.ir.cast("int64", x[i]))])
+    haswell = Target("llvm -mcpu=haswell")
+    assert "fptosi" not in get_source(default_schedule(func, haswell), haswell)

@@ -35,8 +35,36 @@ CASES = [  # data, weights, transposed, attributes, whether as a product
     ((1, 6, 4, 37), (6, 1, 3, 3), False, {"padding": 1, "groups": 6}, False),  # read once, channels first
     ((1, 5, 7, 70), (15, 1, 3, 2), False, {"dilation": 2, "groups": 5}, False),
     ((2, 3, 200), (64, 3, 5), False, {"strides": 3, "dilation": 2}, False),  # products of windows, without masks
+    ((1, 6, 101), (13, 6, 4), False, {"padding": (3, 1), "dilation": 2}, False),  # longer to move than to sum
+    ((2, 21, 67), (9, 7, 3), False, {"padding": 1, "groups": 3}, False),
+    ((1, 14, 5, 47), (6, 7, 3, 2), False, {"padding": (0, 1, 2, 0), "groups": 2}, False),
+    ((1, 5, 3, 4, 35), (7, 5, 2, 3, 3), False, {"padding": 1}, False),
     ((2, 16, 6, 8), (24, 16, 1, 1), False, {}, False),
 ]
+
+MOVED = [  # data, weights, groups, whether channels last are worth moving the data
+    ((1, 6, 2500), (86, 6, 3), 1, False),
+    ((1, 6, "n"), (12, 6, 3), 1, False),
+    ((1, 96, 2500), (96, 96, 3), 1, True),
+    ((1, 6, 5000), (9, 2, 3), 3, False),
+    ((1, 24, 50, 61), (17, 24, 4, 3), 1, False),
+    ((1, 24, 50, "n"), (17, 24, 4, 3), 1, True),
+    ((1, 24, 40, 44), (24, 24, 2, 5), 1, True),  # rows that end inside vectors, channels that do not
+    ((1, 16, 56, 56), (16, 16, 3, 3), 1, True),  # Winograd's
+    ((1, 51, 41, 41), (12, 17, 2, 2), 3, False),
+]
+
+
+@pytest.mark.parametrize(("data", "weights", "groups", "moved"), MOVED)
+def test_data_stay_where_moving_them_takes_longer(data, weights, groups, moved):
+    shape = [tir.Var(n, "int64") if isinstance(n, str) else n for n in data]
+    mod = program(shape, weights, False, {"groups": groups, "padding": 1}, "float32", np.ones(weights, np.float32))
+    avx2 = machine.Machine(vector_bits=256)
+    for step in (transform.normalize(), transform.widen_conv1d(), transform.convert_layout(machine=avx2)):
+        mod = step(mod)
+    names = [n.op.name for n in walk(mod["main"]) if isinstance(n, Call) and hasattr(n.op, "name")]
+    assert ("relax.permute_dims" in names) == moved
+    assert names.count("relax.nn.conv2d") == (0 if "relax.nn.conv2d_winograd" in names else groups)
 
 
 @pytest.mark.parametrize(("data", "weights"), [(CASES[-1][:2]), ((1, 3, 1, 300), (64, 3, 1, 4))])

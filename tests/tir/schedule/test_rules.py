@@ -507,6 +507,16 @@ def softmax_of(x, axis):
     return e / e.sum(axis, keepdims=True)
 
 
+def test_tiles_have_sums_to_spare():
+    """Each sum waits for the one before it: where there are only as many as the latency takes, any delay counts."""
+    avx2 = machine.Machine(vector_bits=256)
+    for rows in (14, 16, 28, 32, 49, 56, 128):
+        tile = choose_tile(Problem(int64(rows), int64(256), 8, avx2, 16))
+        assert tile.rows * tile.vectors > avx2.fma_latency * avx2.fma_per_cycle
+    few = choose_tile(Problem(int64(8), int64(160), 8, avx2, None))
+    assert 160 % few.width == 0  # what few rows read is not copied into panels for them
+
+
 @pytest.mark.parametrize(
     ("sizes", "copied"), [((96, 257, 160), True), ((40, 512, 64), True), ((8, 257, 160), False), ((96, 40, 32), False)]
 )

@@ -26,7 +26,7 @@ from weft.relax.expr import Var as RelaxVar
 from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.relax.transform import panels, phases
 from weft.relax.transform.desired_layouts import converted
-from weft.relax.transform.few_channels import FEW_CHANNELS, lanes_are_pixels, product_of_taps, product_of_windows
+from weft.relax.transform.few_channels import FEW_CHANNELS, MOST_GROUPS_OF_WINDOWS, channels_first
 from weft.runtime import aligned
 from weft.tir.transform import DOT_GROUPS
 from weft.topi import winograd_tile, winograd_weight
@@ -308,19 +308,12 @@ def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
     groups, channels = attrs.get("groups", 1), shape[0]
     call, attrs = _with_padding(s, call)
     group, panel = s.dot_group(call), _panel(s, channels)
-    taps = prod(shape[2:])
-    few = s.machine.lanes(32) if taps == 1 and channels <= shape[1] else FEW_CHANNELS
+    tile = _winograd_tile(s, call, weight.data.numpy()) if isinstance(weight, ir.Constant) else 0
     has_last = call.args[0] in s.last
-    if group == 1 and (product := product_of_taps(s.machine, call, has_last, bb)) is not None:
-        return _Kept(product.op, product.args, product.attrs, span=call.span)
     alone = s.ends_here and not (has_last or s.machine.masks_freely)  # no neighbour has channels last
-    if alone and group == 1 and (product := product_of_windows(s.machine.lanes(32), call, bb)) is not None:
-        return _Kept(product.op, product.args, product.attrs, span=call.span)
-    read_once = alone and groups > 1 == shape[1] and panels.known_shape(call)
-    few_read = (groups == 1 and channels <= few) or read_once  # once: moving it costs as much
-    if few_read and group == 1 and lanes_are_pixels(s.machine, call, taps, has_last):
-        return _Kept(call.op, call.args, attrs, span=call.span)
-    if isinstance(weight, ir.Constant) and (tile := _winograd_tile(s, call, weight.data.numpy())):
+    if group == 1 and (made := channels_first(s.machine, call, has_last, alone, not tile, bb)) is not None:
+        return _Kept(made.op, made.args, made.attrs, span=call.span)
+    if tile:
         new = ir.Attrs.of(padding=attrs.get("padding", 0), tile=tile, channels=channels)
         moved = ir.constant(winograd_weight(weight.data.numpy(), tile, _panel(s, channels)))
         return ir.Call(ir.Op.get("relax.nn.conv2d_winograd"), (s.to_last(call.args[0], bb), moved), new, span=call.span)
@@ -351,7 +344,7 @@ def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
     return ir.Call(call.op, (s.factor(data, group, bb), packed), new_attrs, span=call.span)
 
 
-_MOST_GROUPS, _MOST_GROUPS_OF_WINDOWS, _MOST_GROUPS_OF_BYTES = 16, 8, 64
+_MOST_GROUPS, _MOST_GROUPS_OF_BYTES = 16, 64
 """Groups that may be convolutions of their own: each is a call."""
 
 _FEW_SUMS = 16
@@ -365,12 +358,12 @@ def _has_odd_groups(s: _Layouts, shape: Sequence[int], groups: int, apart: bool)
     """
     outs, taps, lanes = shape[0] // groups, prod(shape[2:]), s.machine.lanes(32)
     odd = outs % lanes > 0 and shape[1] * taps >= _FEW_SUMS
-    if apart and outs % lanes > 0 and 1 < groups <= _MOST_GROUPS_OF_WINDOWS and shape[1] > 1:
+    if apart and outs % lanes > 0 and 1 < groups <= MOST_GROUPS_OF_WINDOWS and shape[1] > 1:
         return True
     if taps == 1:
         return 1 < groups <= _MOST_GROUPS and odd
     full = lanes % outs > 0 and 2 * _panel(s, outs) <= 5 * outs
-    return 1 < groups <= _MOST_GROUPS_OF_WINDOWS and odd and shape[1] > 1 and full
+    return 1 < groups <= MOST_GROUPS_OF_WINDOWS and odd and shape[1] > 1 and full
 
 
 def _each_group(s: _Layouts, call: ir.Call, group: int, bb: BlockBuilder) -> ir.Call:
@@ -414,6 +407,7 @@ def _conv_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     depthwise = 1 < groups == kernel[0] and kernel[1] == 1
     plan = phases.phases_of(attrs, kernel[2:], shape[2:], outs[2:])
     block = plan.block
+    s.ends_here &= prod(block) == 1 or bool(panels.known_shape(call))  # planes of unknown size are slow to interleave
     plain = weight.ty.dtype == "float32" and attrs.get("out_dtype") in (None, "", "float32")  # type: ignore[union-attr]
     rows = kernel[1] * block[-1] * 2 >= s.panel and plain and groups == 1 and len(block) == 2
     if rows and kernel[2:] == block and plan.crop is None:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.ir import Call, Expr, PrimExpr, as_int, constant, int64
+from weft.ir import Call, Constant, Expr, PrimExpr, Tuple, as_int, constant, int64
 from weft.machine import Machine
 from weft.op import make_call, simplify
 from weft.relax.transform import panels
+from weft.runtime import aligned
 
 if TYPE_CHECKING:
     from weft.relax.block_builder import BlockBuilder
@@ -26,6 +27,9 @@ FEW_CHANNELS = 4
 A window of one pixel has nothing to gain from channels side by side while they fit one vector and are no more than are
 read: the order of the data, which is the larger, stays.
 """
+
+MOST_GROUPS_OF_WINDOWS = 8
+"""Groups of windows that may be convolutions of their own: each is a call."""
 
 _WIDE = 4
 """Vectors in a row of pixels from which on it does not matter that its rest is computed one by one."""
@@ -41,11 +45,52 @@ summed. Groups of any size that are no whole vectors are products where a window
 _MORE = 4
 """How many times as many numbers as its windows hold a convolution of a sequence makes that is a product of them."""
 
+_DEEPEST, _MOST_SUMMED = 64, 384
+"""The most channels of a sequence, and products of an element of an image, that are summed where the data lie."""
+
+_MOVE, _GAIN = 20, 1.15
+"""Multiply-adds in the time of an element's move into another order, and how many times as long all of it has to take
+until data stay where they lie: measured."""
+
 _LARGEST = 8
 """How many times as large as the data the products may be, which all lie in memory."""
 
 
-def lanes_are_pixels(machine: Machine, call: Call, taps: int, has_last: bool) -> bool:
+def channels_first(
+    machine: Machine, call: Call, has_last: bool, alone: bool, direct: bool, bb: BlockBuilder
+) -> Call | None:
+    """Emit a convolution on data as they lie; None where channels last are better.
+
+    Data may have been brought there already (`has_last`); `alone`, nobody else gains from it. Channels last would be
+    summed as they are (`direct`) or by Winograd's algorithm.
+    """
+    (channels, depth, *kernel), groups = panels.known_shape(call.args[1]), call.attrs.get("groups", 1)
+    few = machine.lanes(32) if prod(kernel) == 1 and channels <= depth else FEW_CHANNELS
+    if (product := _product_of_taps(machine, call, has_last, bb)) is not None:
+        return product
+    if alone and (product := _product_of_windows(machine.lanes(32), call, bb)) is not None:
+        return product
+    if not _lanes_are_pixels(machine, call, prod(kernel), has_last):
+        return None
+    stays = alone and direct and _moving_takes_longer(machine, call, groups)
+    if (groups == 1 and channels <= few) or (stays and 1 in (groups, depth)):
+        return call
+    each = stays and groups <= MOST_GROUPS_OF_WINDOWS and isinstance(call.args[1], Constant)
+    return _each_group(call, groups, bb) if each else None
+
+
+def _each_group(call: Call, groups: int, bb: BlockBuilder) -> Call:
+    """Emit the convolution of each group, from its channels to its part of the result."""
+    parts = []
+    for i, kernel in enumerate(np.split(call.args[1].data.numpy(), groups)):  # type: ignore[attr-defined]
+        channels, depth = kernel.shape[:2]
+        own = bb.emit(make_call("strided_slice")(call.args[0], axes=[1], begin=[i * depth], end=[(i + 1) * depth]))
+        attrs = call.attrs.with_(groups=1, channels=channels)
+        parts.append(bb.emit(Call(call.op, (own, constant(aligned(kernel))), attrs, span=call.span)))
+    return make_call("concat")(Tuple(tuple(parts)), axis=1)
+
+
+def _lanes_are_pixels(machine: Machine, call: Call, taps: int, has_last: bool) -> bool:
     """Whether a convolution to few channels is better computed for neighbouring pixels, of which a vector is read."""
     shape = panels.shape_of(call)
     if not shape or getattr(call.args[0].ty, "dtype", "") != "float32":
@@ -56,7 +101,25 @@ def lanes_are_pixels(machine: Machine, call: Call, taps: int, has_last: bool) ->
     return row >= _WIDE * machine.lanes(32) and (not has_last or taps > _LIKE_A_MOVE)
 
 
-def product_of_taps(machine: Machine, call: Call, has_last: bool, bb: BlockBuilder) -> Call | None:
+def _moving_takes_longer(machine: Machine, call: Call, groups: int) -> bool:
+    """Whether bringing data into another order and back takes longer than what products of pixels in a row lose.
+
+    These end inside of vectors of pixels, products of channels side by side inside of vectors of those. Rows of unknown
+    length may be short; those of sequences, all of whose pixels are one, are taken as long.
+    """
+    (channels, depth, *kernel), shape = panels.known_shape(call.args[1]), panels.known_shape(call)
+    if groups > 1 == depth:
+        return bool(shape)
+    if all(as_int(d) == 1 for d in (panels.shape_of(call) or ())[2:-1]):
+        return depth <= _DEEPEST
+    summed, each, lanes = depth * prod(kernel), channels // groups, machine.lanes(32)
+    if not shape or summed > _MOST_SUMMED:
+        return False
+    moved = summed * panels.round_up(each, lanes) + _MOVE * (depth + each)
+    return moved * shape[-1] >= _GAIN * summed * each * panels.round_up(shape[-1], 2 * lanes)
+
+
+def _product_of_taps(machine: Machine, call: Call, has_last: bool, bb: BlockBuilder) -> Call | None:
     """Emit a convolution to few channels as a product, whose rows are summed; None where that is no gain."""
     (data, weight), attrs = call.args[:2], call.attrs
     (channels, depth, *kernel), groups = panels.known_shape(weight), attrs.get("groups", 1)
@@ -74,7 +137,7 @@ def product_of_taps(machine: Machine, call: Call, has_last: bool, bb: BlockBuild
     few = each <= _FEW_PRODUCTS and channels <= lanes
     if not (few or (taps == 1 and each % lanes)) or (has_last and taps <= _LIKE_A_MOVE):
         return None
-    read_anyway = groups == 1 and channels <= FEW_CHANNELS and lanes_are_pixels(machine, call, taps, has_last)
+    read_anyway = groups == 1 and channels <= FEW_CHANNELS and _lanes_are_pixels(machine, call, taps, has_last)
     least = _LEAST_SUMMED * (2 if read_anyway and as_int(shape[-1]) is not None else 1)
     if depth < least or taps * each > _LARGEST * depth or any(p > r for p, r in zip(pads, reach * 2, strict=True)):
         return None
@@ -99,7 +162,7 @@ def product_of_taps(machine: Machine, call: Call, has_last: bool, bb: BlockBuild
     return panels.reshaped(value, (shape[0], channels, *outs[2:]))
 
 
-def product_of_windows(lanes: int, call: Call, bb: BlockBuilder) -> Call | None:
+def _product_of_windows(lanes: int, call: Call, bb: BlockBuilder) -> Call | None:
     """Emit a convolution of single pixels, or of a sequence that makes more than its windows hold, as a product.
 
     Windows are columns in the order of the data, which stays. None where that is no gain.

@@ -102,11 +102,36 @@ def _saturated(s: FunctionEmitter, value: str, source: DataType, target: DataTyp
     beyond = s.value(f"fcmp oge {ts} {value}, {s.constant(float_constant(2.0**bits, source.element), source)}")
     value = _kept(s, value, source, "ogt", -(2.0**bits) if signed else 0.0)
     value = _kept(s, value, source, "olt", 2.0**bits - 2.0 ** max(0, bits - precision))
-    number = s.value(f"fpto{'s' if signed else 'u'}i {ts} {value} to {tt}")
+    features = s.module.target.features
+    if bits == 63 and "avx2" in features and "avx512dq" not in features:
+        number = _words(s, value, source, target)
+    else:
+        number = s.value(f"fpto{'s' if signed else 'u'}i {ts} {value} to {tt}")
     if bits <= precision:
         return number
     most = s.constant(str((1 << bits) - 1), target)
     return s.value(f"select {condition_type(source)} {beyond}, {tt} {most}, {tt} {number}")
+
+
+def _words(s: FunctionEmitter, value: str, source: DataType, target: DataType) -> str:
+    """Emit the int64 of floats in its range, half by half, whose bits are the last ones beside a power of two.
+
+    Machines without an instruction for it convert elements one by one.
+    """
+    wide, tt = DataType(with_lanes("float64", source.lanes)), llvm_type(target)
+    td = llvm_type(wide)
+
+    def do(kind: str, a: str, number: float) -> str:
+        return s.value(f"{kind} {td} {a}, {s.constant(float_constant(number, DataType('float64')), wide)}")
+
+    value = convert(s, value, source, wide)
+    value = s.intrinsic(f"llvm.trunc.{suffix(wide)}", td, [(td, value)])
+    high = s.intrinsic(f"llvm.floor.{suffix(wide)}", td, [(td, do("fmul", value, 2.0**-32))])
+    low = s.value(f"fsub {td} {value}, {do('fmul', high, 2.0**32)}")
+    upper, lower = (s.value(f"bitcast {td} {do('fadd', x, 1.5 * 2.0**52)} to {tt}") for x in (high, low))
+    upper = s.value(f"shl {tt} {upper}, {s.constant('32', target)}")
+    lower = s.value(f"and {tt} {lower}, {s.constant(str((1 << 32) - 1), target)}")
+    return s.value(f"or {tt} {upper}, {lower}")
 
 
 def _kept(s: FunctionEmitter, value: str, dtype: DataType, compare: str, bound: float) -> str:

@@ -72,7 +72,7 @@ def choose_tile(problem: Problem) -> Tile:
     whole = [(v, min(t, machine.far_rows)) for v, t in choices if v * lanes == panel]
     if far and whole and prod(whole[0]) * 8 >= registers * 5 and (m is None or m >= 2 * machine.far_rows):
         return Tile(_even(m, whole[0][1], whole[0][0]), whole[0][0], lanes)
-    vectors, tallest = max(choices, key=lambda c: _score(machine, m, n, c[1], c[0], lanes))
+    vectors, tallest = max(choices, key=lambda c: _score(machine, m, n, c[1], c[0], lanes, panel))
     return Tile(_even(m, tallest, vectors), vectors, lanes)
 
 
@@ -143,7 +143,9 @@ def _even(m: int | None, tallest: int, vectors: int) -> int:
     return -(-m // -(-m // tallest))
 
 
-def _score(machine: Machine, m: int | None, n: int | None, tallest: int, vectors: int, lanes: int) -> float:
+def _score(
+    machine: Machine, m: int | None, n: int | None, tallest: int, vectors: int, lanes: int, panel: int | None
+) -> float:
     """Estimate the share of the peak.
 
     Multiply-adds over the larger of the issue time, the load time and the latency bound.
@@ -151,7 +153,7 @@ def _score(machine: Machine, m: int | None, n: int | None, tallest: int, vectors
     rows = _even(m, tallest, vectors)
     accumulators = rows * vectors
     issue = accumulators / machine.fma_per_cycle
-    share = issue / max(issue, (rows + vectors) / machine.loads_per_cycle, machine.fma_latency)
+    share = issue / max(issue, (rows + vectors) / machine.loads_per_cycle, _SLACK * machine.fma_latency)
     load = (rows + vectors) / accumulators
     share *= 1 - 0.12 * load
     if m is not None:
@@ -160,7 +162,17 @@ def _score(machine: Machine, m: int | None, n: int | None, tallest: int, vectors
     if n is not None:
         width = vectors * lanes
         share *= n / (-(-n // width) * width)
+        if panel is None and n % width and m is not None and m <= _FEW_ROWS:
+            share *= m / (m + _COPY_ROWS)
     return share
+
+
+_FEW_ROWS, _COPY_ROWS = 8, 4
+"""Rows up to which a copy of the second operand into panels, which columns that end inside a tile need, counts, and
+how many rows are multiplied in its time."""
+
+_SLACK = 1.25
+"""How many times the latency of a sum others take turns in, so that none waits where one came late: measured."""
 
 
 def row_parts(rows: PrimExpr, tile: Tile) -> list[RowPart]:
