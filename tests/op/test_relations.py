@@ -11,7 +11,7 @@ import pytest
 
 import weft
 from tests.refusals import refuses
-from weft import arith, error, ir, relax
+from weft import arith, error, ir, relax, topi
 from weft.op import make_call
 from weft.op.infer import broadcast_dims
 
@@ -326,3 +326,17 @@ def test_the_step_of_a_range_is_not_0(mode):
     for given in ((0, 7, 3), (7, 0, -2), (3, 3, 1)):
         np.testing.assert_array_equal(main(weft.runtime.ShapeTuple(given)).numpy(), np.arange(*given))
     refuses(error.InvalidArgument, "arange: the step", main, weft.runtime.ShapeTuple((0, 7, 0)))
+
+
+def test_a_type_holds_the_elements_of_a_range():
+    n = ir.Var("n", "int64")
+    bb, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((n,), "bool"))
+    with bb.function("main", [x]):
+        bb.emit_func_output(bb.emit(relax.op.arange(-1, n, 3, dtype="int8")))
+    main = relax.VirtualMachine(relax.build(bb.get(), "llvm"), weft.cpu())["main"]
+    for size in (0, 1, 127, 128):
+        np.testing.assert_array_equal(main(np.zeros(size, bool)).numpy(), np.arange(-1, size, 3))
+    refuses(error.InvalidArgument, "arange: an element, of int8", main, np.zeros(129, bool))
+    for given in ((0, 300, 100, "int8"), (128, -1, -1, "int8"), (-1, 3, 1, "uint8"), (-1, 3, 1, "uint64")):
+        refuses(error.InvalidArgument, f"{given[-1]} does not hold", topi.arange, *given)
+    assert [int(d) for d in (*topi.arange(300, 0, 1, "int8").shape, *topi.arange(2, -2, -1, "int8").shape)] == [0, 4]
