@@ -540,7 +540,7 @@ class Calls:
         """The data types, behind a colon, that a case may be tried in besides its own."""
         case = next(c for s in SIZES if (c := CASES[name][index](Sizes(s, ""))) is not None)
         own = next((a.value.dtype.name for a in arrays_in(case.inputs)), "")
-        wide = ("int32", "uint32", "int64", "uint64") if case.steps else ()  # rounded from floats that have fewer digits
+        wide = ("int32", "uint32", "int64", "uint64") if case.steps else ()  # rounded from float32
         return [f":{d}" for family in FAMILIES if own in family for d in family if d not in (own, *wide)]
 
     def open(self, subject: str) -> Call:
