@@ -6,13 +6,17 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 from onnx import helper
 
 import weft
 from tests import onnx_models
 from tests.refusals import refuses
 from tests.threads import at_once
+from weft import relax, relay
 from weft.error import InvalidArgument, NestedTooDeep, OutOfMemory
+from weft.frontend.onnx import from_onnx
+from weft.frontend.torch import from_exported_program, from_fx
 
 
 @pytest.fixture(scope="module")
@@ -252,6 +256,13 @@ def test_deep_programs_are_refused():
     text = "R.add(" * 3000 + "x" + ", x)" * 3000
     head = "@I.ir_module\nclass Module:\n    @R.function\n    def main(x: R.Tensor((2,), 'float32')):\n"
     refuses(weft.WeftError, "", weft.script.from_source, f"{head}        y = {text}\n        return y\n")
+
+
+@pytest.mark.parametrize("given", [None, 3, "text", [], object(), torch.nn.Linear(1, 1), len], ids=repr)
+def test_doors_are_closed_to_what_is_no_program(given):
+    for door in (weft.compile, weft.build, weft.lower, relax.build, relay.build, from_onnx, from_exported_program):
+        refuses(weft.WeftError, "", door, given)
+    refuses(weft.WeftError, "no such data type", from_fx, torch.nn.Linear(1, 1), [((1, 1), given)])
 
 
 def test_kinds_of_errors_are_pythons_too():
