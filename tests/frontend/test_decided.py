@@ -8,6 +8,9 @@ from onnx import helper
 
 import weft
 from tests.frontend.models import model_of
+from tests.refusals import refuses
+from weft.error import InvalidArgument
+from weft.frontend.building import Builder
 
 
 def f32(*shape: int) -> np.ndarray:
@@ -28,6 +31,18 @@ def test_the_mean_of_no_losses_is_not_a_number(op: str) -> None:
     assert np.isnan(run(op, 13, f32(2, 3), classes, np.zeros(3, np.float32)))
     assert np.isfinite(run(op, 13, f32(2, 3), classes))
     assert run(op, 13, f32(0, 3), classes[:0], reduction="sum") == 0
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint64", "int64"])
+def test_integers_are_scaled_by_fractions(dtype: str) -> None:
+    """As ONNX's reference does; ONNX Runtime has no Gemm of integers."""
+    a, b, c = np.array([[3, 5]], dtype), np.array([[7], [2]], dtype), np.array([[9]], dtype)
+    for alpha, beta in ((1.0, 0.5), (0.5, 1.0), (0.25, 0.0), (2.0, 3.0)):
+        expected = (alpha * (a.astype(float) @ b) + beta * c).astype(dtype)
+        found = run("Gemm", 13, a, b, c, alpha=alpha, beta=beta)
+        assert found.dtype == dtype and (found == expected).all()
+    for number in (0.5, 2**64, np.inf):
+        refuses(InvalidArgument, f"{dtype} does not hold", Builder.scalar, number, dtype)
 
 
 def test_a_grid_of_one_point_is_the_first_corner() -> None:
