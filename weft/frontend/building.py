@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from weft import arith, ir
-from weft.error import InvalidArgument, ModelImportError, UnsupportedOperator
+from weft.error import ModelImportError, UnsupportedOperator
 from weft.op import make_call
 from weft.relax import BlockBuilder, Var, VarBinding
 from weft.relax import op as relax_op
@@ -68,14 +68,8 @@ class Emitter:
 
     @staticmethod
     def scalar(value: Any, dtype: str) -> ir.Constant:
-        """A 0-dimensional constant; an InvalidArgument for a number that a type of integers does not hold."""
-        given = np.asarray(value)
-        if not ir.DataType(dtype).is_integer:
-            return ir.constant(given.astype(ir.numpy_dtype(dtype)))
-        made = ir.constant(given.tolist(), dtype)
-        if (made.data.numpy() != given).any():
-            raise InvalidArgument(f"{dtype} does not hold {value}")
-        return made
+        """A 0-dimensional constant."""
+        return ir.constant(np.asarray(value).astype(ir.numpy_dtype(dtype)))
 
     def permute(self, x: Any, axes: Sequence[int]) -> Any:
         """Transpose, unless the order is the identity."""
