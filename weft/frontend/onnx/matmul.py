@@ -5,7 +5,7 @@ from typing import Any
 
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
-from weft.ir import DataType, Tuple
+from weft.ir import DataType, Expr, Tuple
 
 
 @converter("MatMul")
@@ -28,7 +28,7 @@ def _gemm(node: Node) -> Any:
     exact = not DataType(dtype).is_integer or (float(alpha).is_integer() and float(beta).is_integer())
     wide = dtype if exact else "float64"
 
-    def scaled(x: Any, by: float) -> Any:
+    def scaled(x: Expr, by: float) -> Expr:
         x = node.astype(x, wide)
         return x if by == 1.0 else node.op("multiply", x, node.scalar(by, wide))
 

@@ -175,7 +175,7 @@ def to_machine(value: object, kind: Kind, name: str = "value") -> Any:
     return dict(value)
 
 
-def in_type(value: Any, dtype: np.dtype[Any] | None, name: str) -> np.ndarray:
+def in_type(value: object, dtype: np.dtype[Any] | None, name: str) -> np.ndarray:
     """Return an array of a value; of Python's numbers, alone or in lists, in a type of their kind.
 
     Raises
