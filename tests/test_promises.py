@@ -1,18 +1,23 @@
 """What the README says one may rely on, as a user would try to break it."""
 
 import gc
+import itertools
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+import torch
 from onnx import helper
 
 import weft
 from tests import onnx_models
 from tests.refusals import refuses
 from tests.threads import at_once
+from weft import relax, relay
 from weft.error import InvalidArgument, NestedTooDeep, OutOfMemory
+from weft.frontend.onnx import from_onnx
+from weft.frontend.torch import from_exported_program, from_fx
 
 
 @pytest.fixture(scope="module")
@@ -125,29 +130,12 @@ class Module:
         np.testing.assert_array_equal(other, before)
 
 
-@pytest.mark.parametrize(
-    "feeds",
-    [
-        {},
-        {"x": None},
-        {"x": "text"},
-        {"x": [[1, "a"]]},
-        {"x": np.ones((2, 8)), "y": 1},
-        {"x": np.ones((2, 8), "int64")},
-        {"x": np.ones((8,), "float32")},
-        {"x": np.ones((2, 9), "float32")},
-        {"x": object()},
-        {"x": [[1.0], [1.0, 2.0]]},
-        {"x": np.array(["a"])},
-        {"x": np.ones((2, 8), ">f4")},
-        {1: 2},
-        [1],
-        None,
-        "x",
-        {"x": 10**400},
-        {"x": lambda: 1},
-    ],
-)
+WRONG_VALUES = (None, "text", [[1, "a"]], object(), [[1.0], [1.0, 2.0]], np.array(["a"]), 10**400, lambda: 1)
+WRONG_ARRAYS = (np.ones((2, 8), t) for t in ("int64", "float64", ">f4")), (np.ones(s, "float32") for s in (8, (2, 9)))
+WRONG = ({"x": value} for value in itertools.chain(WRONG_VALUES, *WRONG_ARRAYS))
+
+
+@pytest.mark.parametrize("feeds", [{}, {"x": np.ones((2, 8), "float32"), "y": 1}, {1: 2}, [1], None, "x", *WRONG])
 def test_wrong_inputs_leave_a_session_that_works(feeds):
     session = weft.Session(onnx_models.linear()[0])
     right = {"x": np.ones((2, 8), "float32")}
@@ -252,6 +240,13 @@ def test_deep_programs_are_refused():
     text = "R.add(" * 3000 + "x" + ", x)" * 3000
     head = "@I.ir_module\nclass Module:\n    @R.function\n    def main(x: R.Tensor((2,), 'float32')):\n"
     refuses(weft.WeftError, "", weft.script.from_source, f"{head}        y = {text}\n        return y\n")
+
+
+@pytest.mark.parametrize("given", [None, 3, "text", [], object(), torch.nn.Linear(1, 1), len], ids=repr)
+def test_doors_are_closed_to_what_is_no_program(given):
+    for door in (weft.compile, weft.build, weft.lower, relax.build, relay.build, from_onnx, from_exported_program):
+        refuses(weft.WeftError, "", door, given)
+    refuses(weft.WeftError, "no such data type", from_fx, torch.nn.Linear(1, 1), [((1, 1), given)])
 
 
 def test_kinds_of_errors_are_pythons_too():

@@ -94,6 +94,27 @@ def test_accepts(split, kind):
     np.testing.assert_array_equal(split.run({"x": value})[0].numpy(), -expected)
 
 
+HELD = {
+    "int8": ([-128, 127, True], [128]),
+    "uint8": ([0, 255], [-1, 0]),
+    "uint64": ([2**64 - 1], [3, -1]),
+    "float16": ([1, 65504.0, np.inf], [70000]),
+    "float32": ([1, -np.inf], [1.0, 1e300]),
+    "int4": ([-8, 7], [8]),
+}
+
+
+@pytest.mark.parametrize("dtype", HELD)
+def test_a_list_takes_on_a_type_that_holds_its_numbers(dtype):
+    (held, beyond), like = HELD[dtype], helper.make_node("CastLike", ["x", "x"], ["y"])
+    session = weft.Session(onnx_models.model([like], {"x": (dtype, ["n"])}, {"y": (dtype, ["n"])}, opset=21))
+    for given in (held, tuple(held), []):
+        (found,) = session.run({"x": given})
+        found = found if isinstance(found, np.ndarray) else found.numpy()
+        np.testing.assert_array_equal(found.astype("O"), given)
+    refuses(InvalidArgument, "no number of its dtype", session.run, {"x": beyond})
+
+
 def test_accepts_unaligned_memory(split):
     raw = np.zeros(4 * 6 * 4 + 1, np.uint8)
     array = raw[1:].view(np.float32).reshape(4, 6)
@@ -121,6 +142,8 @@ REFUSED = {
         DTypeMismatch,
         r"input 'y'.*\n  expected float32, found int32",
     ),
+    "numbers beyond": ({"x": [[1, 2, 3, -(10**300)]], "y": X}, InvalidArgument, "input 'x' is not an array of numbers"),
+    "a buffer": ({"x": memoryview(X.astype(np.float64)), "y": X}, DTypeMismatch, r"input 'x'.*\n  expected float32"),
     "dtype of a list": ({"x": [[1j, 0, 0, 0]], "y": X}, DTypeMismatch, r"input 'x'.*\n  expected float32"),
     "byte order": ({"x": X.astype(">f4"), "y": X}, DTypeMismatch, r"input 'x'.*\n  expected float32, found >f4"),
     "words": ({"x": "abc", "y": X}, InvalidArgument, r"input 'x' is not an array of numbers"),

@@ -23,7 +23,7 @@ from weft.error import DTypeMismatch, ExecutableError, InvalidArgument, ShapeMis
 from weft.later import Later
 from weft.runtime import Tensor, VirtualMachine, VMExecutable
 from weft.runtime.container import Array
-from weft.runtime.host import Kind, Texts, from_machine, known_texts, to_machine
+from weft.runtime.host import Kind, Texts, from_machine, in_type, known_texts, to_machine
 
 if TYPE_CHECKING:
     from weft.baseline import BaselineProgram
@@ -382,19 +382,14 @@ class _InputCheck:
         return tensor if tensor.is_contiguous() else np.ascontiguousarray(tensor.numpy())
 
     def _as_array(self, value: Any) -> np.ndarray[Any, Any]:
-        """Numbers and nested lists of them, in the declared dtype where that loses nothing of their kind."""
-        try:
-            array = np.asarray(value)
-        except ValueError as e:
-            raise InvalidArgument(f"input '{self.name}' is not an array", found=str(e)) from e
+        """Numbers and nested lists of them, in the declared dtype where that is one of their kind."""
+        array = in_type(value, self.numpy_type, self.name)
         if array.dtype.kind not in "biufcV":
             found = f"{type(value).__name__} of dtype {array.dtype}"
             raise InvalidArgument(f"input '{self.name}' is not an array of numbers", found=found)
-        if self.numpy_type is None or array.dtype == self.numpy_type:
-            return np.ascontiguousarray(array).reshape(array.shape)
-        if not np.can_cast(array.dtype, self.numpy_type, "same_kind"):
+        if self.numpy_type is not None and array.dtype != self.numpy_type:
             raise self._wrong_dtype(array.dtype)
-        return array.astype(self.numpy_type)
+        return np.ascontiguousarray(array).reshape(array.shape)
 
     def _wrong_dtype(self, found: Any) -> DTypeMismatch:
         what, hint = f"input '{self.name}' has a wrong dtype", f"convert it, array.astype('{self.dtype}')"

@@ -80,6 +80,7 @@ REFUSED = {
     "malformed shape": (["compile", "{}/m.onnx", "-o", "{}/n.so", "--shape", "x"], "malformed --shape"),
     "shape that cannot be": (["compile", "{}/m.onnx", "-o", "{}/n.so", "--shape", "x=2,9"], "fixed dimension"),
     "folder": (["compile", "{}/m.onnx", "-o", "{}/none/n.so"], "folder does not exist"),
+    **{o: (["profile", "{}/m.onnx", o, "{}/none/p"], "does not exist") for o in ("--json", "--trace", "--html")},
     "target": (["compile", "{}/m.onnx", "-o", "{}/n.so", "--target", "llvmm"], "did you mean 'llvm'"),
     "stage": (["inspect", "{}/m.onnx", "--stage", "FuseOp"], "did you mean 'FuseOps'"),
     "stage of a library": (["inspect", "{}/m.so", "--stage", "FuseOps"], "no stage"),

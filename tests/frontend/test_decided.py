@@ -30,6 +30,16 @@ def test_the_mean_of_no_losses_is_not_a_number(op: str) -> None:
     assert run(op, 13, f32(0, 3), classes[:0], reduction="sum") == 0
 
 
+@pytest.mark.parametrize("dtype", ["int32", "uint64", "int64"])
+def test_integers_are_scaled_by_fractions(dtype: str) -> None:
+    """As ONNX's reference does; ONNX Runtime has no Gemm of integers."""
+    a, b, c = np.array([[3, 5]], dtype), np.array([[7], [2]], dtype), np.array([[9]], dtype)
+    for alpha, beta in ((1.0, 0.5), (0.5, 1.0), (0.25, 0.0), (2.0, 3.0)):
+        expected = (alpha * (a.astype(float) @ b) + beta * c).astype(dtype)
+        found = run("Gemm", 13, a, b, c, alpha=alpha, beta=beta)
+        assert found.dtype == dtype and (found == expected).all()
+
+
 def test_a_grid_of_one_point_is_the_first_corner() -> None:
     """As the operator's body in the schema and ONNX's reference say; ONNX Runtime gives 1, PyTorch 0."""
     theta = np.array([[[1, 0, 0], [0, 1, 0]]], np.float32)

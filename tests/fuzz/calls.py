@@ -77,7 +77,7 @@ FINITE: dict[str, tuple[str, str]] = {
     ),
     "einsum": ("operands", "three operands are multiplied two at a time, in the order that costs least"),
     "nn.lstm_recurrence": ("p initial_h initial_c", "infinity meets gates that narrower numbers round to 0"),
-    "nn.cached_attention": ("value", "keys that a query does not see are left out, or have weight 0"),
+    "nn.(cached_)?attention.*": ("value", "keys that are not seen are left out, or have weight 0, as have small ones"),
     "vision.non_max_suppression": ("data", "the greatest of scores that are no numbers hangs on their order"),
     "nn.matmul_compressed": ("x", "weights in the list are zeros among the others, and meet infinity there, too"),
     "nn.matmul_nbits_.*": (
@@ -194,7 +194,9 @@ def in_dtype(make: Maker, dtype: str) -> Maker:
             return case
         source = first.value.dtype
         attrs = {k: dtype if v == str(source) else v for k, v in case.attrs.items()}
-        return dataclasses.replace(case, inputs=cast_data(case.inputs, source, dtype), attrs=attrs)
+        least = 0.0 if dtype == "float64" else 1e-5  # tolerances of float64 are not those of other types
+        near = {"rtol": case.rtol and max(case.rtol, least), "atol": max(case.atol, least / 10)}
+        return dataclasses.replace(case, inputs=cast_data(case.inputs, source, dtype), attrs=attrs, **near)
 
     return made
 
@@ -538,7 +540,8 @@ class Calls:
         """The data types, behind a colon, that a case may be tried in besides its own."""
         case = next(c for s in SIZES if (c := CASES[name][index](Sizes(s, ""))) is not None)
         own = next((a.value.dtype.name for a in arrays_in(case.inputs)), "")
-        return [f":{d}" for family in FAMILIES if own in family for d in family if d != own]
+        wide = ("int32", "uint32", "int64", "uint64") if case.steps else ()  # rounded from float32
+        return [f":{d}" for family in FAMILIES if own in family for d in family if d not in (own, *wide)]
 
     def open(self, subject: str) -> Call:
         name, index, *dtype = subject.split(":")

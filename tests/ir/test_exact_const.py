@@ -62,6 +62,8 @@ def test_floats_have_no_bits_to_work_on(make):
 def test_numbers_beside_types_that_do_not_hold_them():
     x = tir.Var("x", "int8")
     assert [e.dtype for e in (x + 127, x + 300, (x < 300).a, x - 129)] == ["int8", "int32", "int32", "int32"]
+    pairs = [(x, 127), (x, 300), (x, 1.5), (2, x), (x, tir.Var("y", "int16")), (2.5, tir.Var("f", "float64"))]
+    assert [tir.pow(*pair).dtype for pair in pairs] == "int8 int32 float32 int8 int16 float64".split()
     for make in (ir.constant, relax.const, relay.const):
         for value, dtype in ((300, "int8"), (-1, "uint64"), (1 << 70, "int64"), ([0, -1], "uint8"), (np.inf, "int32")):
             refuses(error.InvalidArgument, f"{dtype} does not hold", make, value, dtype)

@@ -11,7 +11,7 @@ import pytest
 
 import weft
 from tests.refusals import refuses
-from weft import arith, error, ir, relax
+from weft import arith, error, ir, relax, topi
 from weft.op import make_call
 from weft.op.infer import broadcast_dims
 
@@ -316,13 +316,28 @@ def test_a_dimension_that_follows_from_an_unknown_shape_is_unknown():
     assert ty.shape is None and ty.ndim == 3
 
 
+def _main(param: relax.Var, call: ir.Expr, mode: str) -> Any:
+    bb = relax.BlockBuilder()
+    with bb.function("main", [param]):
+        bb.emit_func_output(bb.emit(call))
+    return relax.VirtualMachine(relax.build(bb.get(), "llvm", exec_mode=mode), weft.cpu())["main"]
+
+
 @pytest.mark.parametrize("mode", ["bytecode", "compiled"])
 def test_the_step_of_a_range_is_not_0(mode):
     numbers = [ir.Var(name, "int64") for name in "abc"]
-    bb, sizes = relax.BlockBuilder(), relax.Var("sizes", relax.ShapeType(numbers))
-    with bb.function("main", [sizes]):
-        bb.emit_func_output(bb.emit(relax.op.arange(*numbers)))
-    main = relax.VirtualMachine(relax.build(bb.get(), "llvm", exec_mode=mode), weft.cpu())["main"]
+    main = _main(relax.Var("sizes", relax.ShapeType(numbers)), relax.op.arange(*numbers), mode)
     for given in ((0, 7, 3), (7, 0, -2), (3, 3, 1)):
         np.testing.assert_array_equal(main(weft.runtime.ShapeTuple(given)).numpy(), np.arange(*given))
     refuses(error.InvalidArgument, "arange: the step", main, weft.runtime.ShapeTuple((0, 7, 0)))
+
+
+def test_a_type_holds_the_elements_of_a_range():
+    n = ir.Var("n", "int64")
+    main = _main(relax.Var("x", relax.TensorType((n,), "bool")), relax.op.arange(-1, n, 3, dtype="int8"), "bytecode")
+    for size in (0, 1, 127, 128):
+        np.testing.assert_array_equal(main(np.zeros(size, bool)).numpy(), np.arange(-1, size, 3))
+    refuses(error.InvalidArgument, "arange: an element, of int8", main, np.zeros(129, bool))
+    for given in ((0, 300, 100, "int8"), (128, -1, -1, "int8"), (-1, 3, 1, "uint8"), (-1, 3, 1, "uint64")):
+        refuses(error.InvalidArgument, f"{given[-1]} does not hold", topi.arange, *given)
+    assert [int(d) for d in (*topi.arange(300, 0, 1, "int8").shape, *topi.arange(2, -2, -1, "int8").shape)] == [0, 4]

@@ -13,6 +13,13 @@ from weft.error import InvalidArgument, reading
 from weft.runtime import read_arrays
 
 
+def demand_folders(*outputs: Path | None) -> None:
+    """Refuse files to write whose folders do not exist, before anything is computed for them."""
+    for output in outputs:
+        if output is not None and not output.parent.is_dir():
+            raise InvalidArgument("the output's folder does not exist", found=str(output.parent))
+
+
 def parse_shapes(options: Iterable[str]) -> dict[str, list[int | str]]:
     """Read ``--shape`` options: ``x=1,3,320,320``; a dimension may be a name, which leaves it symbolic.
 

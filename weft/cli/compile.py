@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 import weft
 from weft import error, session
-from weft.cli.arguments import parse_shapes
+from weft.cli.arguments import demand_folders, parse_shapes
 from weft.cli.screen import compiling, size_text
 from weft.support.system_library import create_object
 
@@ -50,8 +50,7 @@ def compile_model(
     shapes = parse_shapes(shape)
     if prefix and not system_lib:
         raise error.InvalidArgument("--prefix is for models that are linked into a program", help="add --system-lib")
-    if not output.parent.is_dir():
-        raise error.InvalidArgument("the output's folder does not exist", found=str(output.parent))
+    demand_folders(output)
     if output.suffix == ".c":
         if weft.target.Target(target).kind.name != "c":
             raise error.InvalidArgument("a model as C is made for the target c", expected="--target c", found=target)

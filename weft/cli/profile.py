@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from weft.cli.arguments import parse_shapes, read_inputs
+from weft.cli.arguments import demand_folders, parse_shapes, read_inputs
 from weft.cli.run import random_inputs
 from weft.cli.screen import print_table
 from weft.error import InvalidArgument
@@ -60,6 +60,7 @@ def profile(
     """
     if model.suffix == ".so":
         raise InvalidArgument("a compiled library cannot be profiled", help="give the ONNX file that it was made from")
+    demand_folders(json_file, trace, html)
     feeds, shapes = read_inputs(input), parse_shapes(shape)
 
     def inputs(session: Session) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Annotated
 import numpy as np
 from cyclopts import Parameter
 
+from weft.cli.arguments import demand_folders
 from weft.cli.screen import print_table, size_text
 from weft.error import InvalidArgument, ModelImportError, require
 from weft.quantize import quantize_model
@@ -47,8 +48,7 @@ def quantize(
     """
     onnx = require("onnx", extra="onnx")
     DecodeError = require("google.protobuf.message", extra="onnx").DecodeError
-    if not output.parent.is_dir():
-        raise InvalidArgument("the output's folder does not exist", found=str(output.parent))
+    demand_folders(output)
     if not model.is_file():
         raise InvalidArgument("there is no such file", found=str(model))
     size = group if group is not None else 0 if weights == "int8" else 32

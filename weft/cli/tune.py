@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import weft
 from weft import environment, error, runtime, session
-from weft.cli.arguments import parse_shapes
+from weft.cli.arguments import demand_folders, parse_shapes
 from weft.cli.run import random_inputs
 from weft.cli.screen import print_table
 from weft.target import Target
@@ -66,8 +66,7 @@ def tune(
     """
     seconds = _seconds(budget)
     output = output if output is not None else model.with_suffix(".tune.json")
-    if not output.parent.is_dir():
-        raise error.InvalidArgument("the output's folder does not exist", found=str(output.parent))
+    demand_folders(output)
     if threads < 0:
         raise error.InvalidArgument("--threads counts threads", expected="at least 1", found=str(threads))
     if threads:

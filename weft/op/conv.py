@@ -98,9 +98,9 @@ def _to_first(x: Any, w: Any, rank: int, data_layout: str, kernel_layout: str, c
     if kind == "packed":
         group = dot_group(kernel_layout)
         if group > 1:  # (O / panel, ..., I / group, panel * group) to (O / panel, ..., I, panel)
-            w = np.moveaxis(w.reshape(*w.shape[:-1], -1, group), -1, -2).reshape(
-                *w.shape[:-2], -1, w.shape[-1] // group
-            )
+            wide = w.shape[-1] // group
+            w = np.moveaxis(w.reshape(*w.shape[:-1], wide, group), -1, -2)
+            w = w.reshape(*w.shape[:-3], w.shape[-3] * group, wide)
             w = w[..., : x.shape[1], :]
         w = np.moveaxis(w, -1, 1)
         w = np.moveaxis(
@@ -118,12 +118,13 @@ def _to_first(x: Any, w: Any, rank: int, data_layout: str, kernel_layout: str, c
 def _conv_ref(rank: int) -> Any:
     def reference(x: Any, w: Any, groups: int, data_layout: str, kernel_layout: str, **attrs: Any) -> Any:
         dtype, channels = attrs["out_dtype"] or x.dtype, attrs["channels"]
-        x, w = _to_first(x.astype(np.float64), w.astype(np.float64), rank, data_layout, kernel_layout, channels)
+        exact = np.int64 if x.dtype.kind in "iu" and w.dtype.kind in "iu" else np.float64
+        x, w = _to_first(x.astype(exact), w.astype(exact), rank, data_layout, kernel_layout, channels)
         s, d, padding = attrs["strides"], attrs["dilation"], attrs["padding"]
         around = [(0, 0), (0, 0), *zip(padding[:rank], padding[rank:], strict=True)]
         x = np.pad(x, around, constant_values=attrs["pad_value"])
         outs = [(x.shape[2 + i] - (w.shape[2 + i] - 1) * d[i] - 1) // s[i] + 1 for i in range(rank)]
-        y = np.zeros((x.shape[0], w.shape[0], *outs))
+        y = np.zeros((x.shape[0], w.shape[0], *outs), exact)
         cg, og = x.shape[1] // groups, w.shape[0] // groups
         for g in range(groups):
             for t in np.ndindex(*w.shape[2:]):

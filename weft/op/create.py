@@ -4,13 +4,14 @@ from typing import Any
 
 import numpy as np
 
+from weft import tir
 from weft.error import DTypeMismatch, ShapeMismatch
 from weft.ir import DataType, Expr, TensorType, as_expr, as_shape, cast, equal, numpy_dtype, select
 from weft.op.attributes import dtype, integer
 from weft.op.infer import product, tensor_arg, values_of
 from weft.op.registry import Fusion, declare
-from weft.op.relations import demand_at_least, demand_equal
-from weft.topi.create import arange, arange_size, eye, full, full_like, prim, trilu
+from weft.op.relations import demand_at_least, demand_between, demand_equal
+from weft.topi.create import arange, arange_ends, arange_size, eye, full, full_like, prim, trilu
 from weft.topi.signal import hamming_window
 from weft.topi.typing import Scalar
 
@@ -114,6 +115,10 @@ def _arange_infer(start: Scalar, end: Scalar, step: Scalar, dtype: str) -> Tenso
         found = cast("int64", by)
         other = select(equal(found, 0), 1, found)
         demand_equal("arange: the step, which is not 0", found, other, kind="InvalidArgument")
+    of = DataType(dtype)
+    for element in arange_ends(start, end, step, of) if of != "int64" else ():
+        most = tir.max_value(of) if of.bits < 64 else None
+        demand_between(f"arange: an element, of {of}", element, tir.min_value(of), most, kind="InvalidArgument")
     return TensorType((arange_size(start, end, step),), DataType(dtype), 1)
 
 

@@ -111,7 +111,8 @@ def _resize_ref(
     extrapolation_value: float,
     antialias: bool = False,
 ) -> Any:
-    mode, rank, y = coordinate_transformation_mode, data.ndim, data.astype(np.float64)
+    mode, rank, nearest = coordinate_transformation_mode, data.ndim, method.startswith("nearest")
+    y = data if nearest else data.astype(np.float64)
     outside = np.zeros([int(d) for d in size], bool)
     if not outside.size:
         return np.zeros(outside.shape, data.dtype)
@@ -124,11 +125,12 @@ def _resize_ref(
         how = (scale, method, rounding_method, cubic_alpha, cubic_exclude, antialias)
         taps = np.array([_taps_ref(v, n, *how) for v in x])
         along = [-1 if i == d else 1 for i in range(rank)]
-        y = sum(np.take(y, t[:, 0].astype(int), d) * t[:, 1].reshape(along) for t in taps.swapaxes(0, 1))
+        parts = ((np.take(y, t[:, 0].astype(int), d), t[:, 1].reshape(along)) for t in taps.swapaxes(0, 1))
+        y = sum(part if nearest else part * weight for part, weight in parts)
         if mode == "tf_crop_and_resize":
             outside |= ((x < 0) | (x > n - 1)).reshape(along)
-    y = np.where(outside, extrapolation_value, y)
-    return (np.rint(y) if data.dtype.kind in "iu" and not method.startswith("nearest") else y).astype(data.dtype)
+    y = (np.rint(y) if data.dtype.kind in "iu" and not nearest else y).astype(data.dtype)
+    return np.where(outside, np.asarray(extrapolation_value).astype(data.dtype), y)
 
 
 _ATTRS = {

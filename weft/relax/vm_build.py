@@ -79,6 +79,7 @@ def build(
     """
     if exec_mode not in ("bytecode", "compiled"):
         raise error.InvalidArgument(f"unknown exec_mode '{exec_mode}'", expected="'bytecode' or 'compiled'")
+    mod = IRModule.from_expr(mod)
     if any(isinstance(f, Function) and getattr(f, "body", None) is None for _, f in mod.items()):
         raise error.InvalidArgument("the module has a function without a body")
     verify(mod, "tir.well_formed")

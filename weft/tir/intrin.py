@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from enum import IntEnum
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -13,7 +14,7 @@ import numpy as np
 from weft import ffi, ir
 from weft.error import InvalidArgument
 from weft.ir import CallIntrin as Call
-from weft.ir import DataType, FloatImm, IntImm, Op, PrimExpr, StringImm, as_expr, cast, const, numpy_dtype
+from weft.ir import DataType, FloatImm, IntImm, Op, PrimExpr, StringImm, as_expr, cast, const, numpy_dtype, unify_dtypes
 from weft.spelling import also_called, in_order, signature
 from weft.tir.typing import Value
 
@@ -208,13 +209,14 @@ def _make(name: str) -> Callable[..., PrimExpr]:
     op = Op.get("tir." + intrinsic.name)
     parameters = ("x1", "x2") if name in _OF_TWO else ("x", "y", "z")[: intrinsic.n_args]
 
-    def build(*args: Any, **named: Any) -> PrimExpr:
-        if named:
-            args = in_order(name, parameters, args, named)
+    def build(*given: Any, **named: Any) -> PrimExpr:
+        args = list(in_order(name, parameters, given, named) if named else given)
         if len(args) != intrinsic.n_args:
             raise InvalidArgument(
                 f"{name} takes another number of arguments", expected=str(intrinsic.n_args), found=str(len(args))
             )
+        for i, j in combinations(range(len(args)), 2):
+            args[i], args[j] = unify_dtypes(args[i], args[j])
         exprs = [as_expr(a) for a in args]
         dt = DataType(exprs[0].dtype)
         if intrinsic.name in _OF_BITS and dt.is_float:
@@ -230,7 +232,6 @@ def _make(name: str) -> Callable[..., PrimExpr]:
         if intrinsic.result == "float" and not dt.is_float and not dt.is_custom:
             dt = DataType("float32" if dt.lanes == 1 else f"float32x{dt.lanes}")
             exprs = [cast(dt, e) for e in exprs]
-        exprs = [e if e.dtype == dt else cast(dt, e) for e in exprs]
         known = [numpy_dtype(dt).type(e.value) for e in exprs if isinstance(e, FloatImm) and not dt.is_custom]
         if len(known) == len(exprs) and intrinsic.result != "bool":
             with np.errstate(all="ignore"):

@@ -54,8 +54,19 @@ def arange_size(start: Scalar, end: Scalar, step: Scalar) -> ir.PrimExpr:
     return simplify(ir.max_(ir.ceildiv(e - b, s) if n > 0 else ir.ceildiv(b - e, ir.int64(-n)), ir.int64(0)))
 
 
+def arange_ends(start: Scalar, end: Scalar, step: Scalar, dtype: str) -> list[PrimExpr]:
+    """The first and the last element, int64, of a range of integers (zeros if it is empty); of floats nothing."""
+    if not ir.DataType(dtype).is_integer or _is_float(*(prim(v) for v in (start, end, step))):
+        return []
+    first, by = (ir.cast("int64", ir.as_expr(prim(v))) for v in (start, step))
+    n = arange_size(start, end, step)
+    return [simplify(ir.select(n > 0, v, ir.int64(0))) for v in (first, first + (n - 1) * by)]
+
+
 def arange(start: Scalar, end: Scalar, step: Scalar, dtype: str = "int64") -> Any:
-    """``start, start + step, ...`` before `end`."""
+    """``start, start + step, ...`` before `end`; an InvalidArgument for known integers that `dtype` does not hold."""
+    for known in map(ir.as_int, arange_ends(start, end, step, dtype)):
+        ir.exact_const(known or 0, dtype)
     extent = arange_size(start, end, step)
     b, s = prim(start), prim(step)
     wide = "float64" if _is_float(b, prim(end), s) else "int64"

@@ -55,6 +55,8 @@ def test_torch(model):
     refuses(InvalidArgument, "there is no method 'other'", lambda: jitted["other"])
     refuses(InvalidArgument, "'forward' takes 2 arguments", jitted, x)
     refuses(InvalidArgument, "'pair' is a tuple", jitted, x, 3)
+    for number in (2.5, torch.tensor(2.5), 2**70, None):
+        refuses(InvalidArgument, "'total' is a whole number", jitted, [torch.ones(1, 4), torch.ones(3)], number)
 
 
 def test_numpy(model):
@@ -162,4 +164,6 @@ class TestSpec:
 
     def test_tensor_errors(self):
         refuses(InvalidArgument, "a shape is a list of dimensions", spec.Tensor, "n", "float32")
+        refuses(InvalidArgument, "a dimension is a size, a name", spec.Tensor, ["n + 1"], "float32")
         refuses(InvalidArgument, "", spec.Tensor, [1], "floaty")
+        refuses(InvalidArgument, "has no value while", bool, nn.Tensor.placeholder([1], "float32"))

@@ -221,6 +221,9 @@ class TestParameters:
             nn.Linear(2, 3).load_state_dict({"weight": np.zeros((3, 2), "float32"), "other": 1})
         missing, unexpected = nn.Linear(2, 3).load_state_dict({"weight": np.zeros((3, 2), "float32")}, strict=False)
         assert (missing, unexpected) == (["bias"], [])
+        weights = {"weight": np.zeros((3, 2), "float32"), "bias": None}
+        refuses(error.InvalidArgument, "missing: bias", nn.Linear(2, 3).load_state_dict, weights)
+        refuses(error.InvalidArgument, "by the names of parameters", nn.Linear(2, 3).load_state_dict, [weights])
 
     def test_all_wrong_values_are_named(self):
         with pytest.raises(error.ErrorGroup) as e:

@@ -247,6 +247,9 @@ def test_weights_that_are_zero_without_keys(test, unseen):
     got, expected = evaluate(fused, *args)[0], evaluate(mod, *args)[0]
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
     assert (got[:, :, 7] == 0).all() if unseen == "zero" else np.isnan(got[:, :, 7]).all()
+    args[0][0, 0, 4, 1] = np.nan  # a score that is no number is none of a mask: it shows, as in PyTorch's attention
+    lost = np.isnan(relax.VirtualMachine(weft.compile(mod, "llvm"), weft.cpu())["main"](*args).numpy())
+    assert lost[0, 0, 4].all() and not lost[0, 0, 5].any()
 
 
 @pytest.mark.parametrize(

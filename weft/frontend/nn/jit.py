@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -83,7 +84,10 @@ class JITModule:
     def _input(self, spec: Any, value: Any, name: str) -> Any:
         """An argument as the virtual machine takes it."""
         if isinstance(spec, _spec.Int):
-            return ShapeTuple((int(value),))
+            try:
+                return ShapeTuple((operator.index(value),))
+            except (TypeError, ValueError) as e:
+                raise error.InvalidArgument(f"'{name}' is a whole number of 64 bits", found=repr(value)) from e
         if isinstance(spec, _spec.Tuple):
             if not isinstance(value, (list, tuple)) or len(value) != len(spec.elements):
                 raise error.InvalidArgument(

@@ -92,8 +92,10 @@ class Module(SubroutineMixin):
         ErrorGroup
             With each value that does not fit its parameter.
         """
+        if not isinstance(state_dict, Mapping):
+            raise InvalidArgument("values come by the names of parameters", found=type(state_dict).__name__)
         own = self.state_dict()
-        missing = [name for name in own if name not in state_dict]
+        missing = [name for name in own if state_dict.get(name) is None]
         unexpected = [name for name in state_dict if name not in own]
         if strict and (missing or unexpected):
             raise InvalidArgument(
@@ -103,7 +105,7 @@ class Module(SubroutineMixin):
             )
         errors: list[WeftError] = []
         for name, param in own.items():
-            if name in state_dict:
+            if name not in missing:
                 try:
                     param.data = state_dict[name]
                 except WeftError as e:

@@ -225,6 +225,10 @@ class Tensor(_Operators):
     def __repr__(self) -> str:
         return f'{type(self).__name__}({self.shape}, "{self.dtype}")'
 
+    def __bool__(self) -> bool:
+        hint = "op.where chooses elements; compare with None to ask whether there is a tensor"
+        raise error.InvalidArgument("a tensor has no value while a model is exported", found=repr(self), help=hint)
+
 
 def dimensions(shape: Sequence[Any], named: dict[str, Any] | None = None) -> tuple[Any, ...]:
     """Convert dimensions: a name becomes a variable, one for all that share `named`."""
@@ -232,9 +236,9 @@ def dimensions(shape: Sequence[Any], named: dict[str, Any] | None = None) -> tup
     if isinstance(shape, (str, bytes)) or not hasattr(shape, "__iter__"):
         raise error.InvalidArgument("a shape is a list of dimensions", expected='such as [1, "n"]', found=repr(shape))
     for d in shape:
-        negative = not isinstance(d, str) and (ir.as_int(d) or 0) < 0
-        unfit = not isinstance(d, (int, str, ir.PrimExpr)) or isinstance(d, bool) or d == ""
-        if unfit or negative:
+        named = isinstance(d, str) and d.isidentifier()
+        size = isinstance(d, (int, ir.PrimExpr)) and not isinstance(d, bool) and (ir.as_int(d) or 0) >= 0
+        if not named and not size:
             raise error.InvalidArgument(
                 "a dimension is a size, a name or a scalar expression", expected='such as 4 or "n"', found=repr(d)
             )

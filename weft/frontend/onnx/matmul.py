@@ -5,7 +5,7 @@ from typing import Any
 
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
-from weft.ir import Tuple
+from weft.ir import DataType, Expr, Tuple
 
 
 @converter("MatMul")
@@ -25,13 +25,18 @@ def _gemm(node: Node) -> Any:
     dtype = node.dtype()
     out = node.op("matmul", a, b)
     alpha, beta = node.attr("alpha", 1.0), node.attr("beta", 1.0)
-    if alpha != 1.0:
-        out = node.op("multiply", out, node.scalar(alpha, dtype))
+    exact = not DataType(dtype).is_integer or (float(alpha).is_integer() and float(beta).is_integer())
+    wide = dtype if exact else "float64"
+
+    def scaled(x: Expr, by: float) -> Expr:
+        x = node.astype(x, wide)
+        return x if by == 1.0 else node.op("multiply", x, node.scalar(by, wide))
+
+    out = scaled(out, alpha)
     if node.has(2) and beta != 0.0:
         node.require_broadcast_to(2, node.dims(out))
-        c = node.x(2) if beta == 1.0 else node.op("multiply", node.x(2), node.scalar(beta, dtype))
-        out = node.op("add", *node.broadcasting(out, c))
-    return out
+        out = node.op("add", *node.broadcasting(out, scaled(node.x(2), beta)))
+    return node.astype(out, dtype)
 
 
 @converter("Einsum")

@@ -58,6 +58,9 @@ def from_exported_program(
     ModelImportError
         For what Weft cannot express; the message names the node.
     """
+    if not hasattr(exported_program, "graph_signature"):
+        found, wanted = type(exported_program).__name__, "what torch.export.export(module, args) returns"
+        raise error.InvalidArgument("this is no exported program", expected=wanted, found=found)
     custom = custom_convert_map or {}
     opened = _opened(exported_program.graph_module, custom) if run_ep_decomposition else exported_program.graph
     if opened is None:

@@ -51,7 +51,9 @@ def from_fx(
     names: dict[Any, Any] = {}
     inputs, dynamic = [], []
     for shape, dtype in input_info:
-        kind = getattr(torch, str(dtype).removeprefix("torch."))
+        kind = getattr(torch, str(dtype).removeprefix("torch."), None)
+        if not isinstance(kind, torch.dtype):
+            raise InvalidArgument("PyTorch has no such data type", expected="as 'float32'", found=str(dtype))
         sizes, dims = [], {}
         for axis, d in enumerate(shape):
             known = as_int(d)

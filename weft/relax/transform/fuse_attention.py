@@ -32,7 +32,8 @@ def fuse_attention(func: ir.Function, mod: ir.IRModule) -> ir.Function:
         uses, are ``nn.attention_heads``, or ``nn.attention_past`` where keys and values are those of a cache and new
         ones joined. Transposes, reshapes to heads, slices of a joint product and repeated heads of keys and values that
         only lead there are left without a use. Weights may be replaced by 0 where the one mask that is added to finite
-        scores hides all keys, or where they are no numbers, which is taken to mean the same.
+        scores hides all keys, or where they are no numbers, which is taken to mean the same: scores that are NaN
+        themselves stay visible, as in PyTorch's attention, which exporters write so.
     Before::
 
         @R.function

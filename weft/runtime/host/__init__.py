@@ -10,7 +10,7 @@ Reading order: `kind`, `registry`, one file per family, `call`, which the first 
 from typing import TYPE_CHECKING
 
 from weft._aliases import names_of
-from weft.runtime.host.kind import STORED, Kind, Texts, from_machine, known_texts, to_machine
+from weft.runtime.host.kind import STORED, Kind, Texts, from_machine, in_type, known_texts, to_machine
 from weft.runtime.host.registry import HOST_FUNCTION
 
 if TYPE_CHECKING:

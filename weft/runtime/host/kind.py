@@ -175,8 +175,39 @@ def to_machine(value: object, kind: Kind, name: str = "value") -> Any:
     return dict(value)
 
 
+def in_type(value: object, dtype: np.dtype[Any] | None, name: str) -> np.ndarray:
+    """Return an array of a value; of Python's numbers, alone or in lists, in a type of their kind.
+
+    Raises
+    ------
+    InvalidArgument
+        When lists are ragged, or that type does not hold a number, which would become another; `name` is the value's.
+    """
+    try:
+        array = np.asarray(value)
+    except ValueError as e:
+        raise InvalidArgument(f"input '{name}' is not an array", found=str(e)) from e
+    if dtype is None:
+        return array
+    whole = "int" in dtype.name
+    kept = array.dtype.kind in "biu" if whole else np.can_cast(array.dtype, dtype, "same_kind")
+    plain = isinstance(value, (int, float, complex, list, tuple)) and array.dtype.kind in "biufc"
+    if array.dtype == dtype or not plain or not (kept or not array.size):
+        return array
+    with np.errstate(all="ignore"):
+        made = array.astype(dtype)
+    if whole:
+        lost = (made.astype(array.dtype) != array) | ((made < dtype.type(0)) != (array < 0))
+    else:
+        lost = np.isfinite(made.astype("complex128")) != np.isfinite(array)
+    if lost.any():
+        raise InvalidArgument(f"input '{name}': no number of its dtype", expected=dtype.name, found=f"{array[lost][0]}")
+    return made
+
+
 def _tensor(value: Any, kind: Kind, name: str) -> np.ndarray:
-    array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+    given = value.numpy() if hasattr(value, "numpy") else value
+    array = in_type(given, None if kind.dtype == "string" else _numpy(kind.dtype), name)
     if kind.rank is not None and array.ndim != kind.rank:
         raise InvalidArgument(f"'{name}' has a wrong rank", expected=f"{kind.rank} dimensions", found=str(array.ndim))
     if kind.dtype == "string":
