@@ -8,6 +8,7 @@ from weft import target, te, tir, topi
 from weft.ir import int64, walk
 from weft.tir.schedule import schedule_func
 from weft.tir.schedule.rules.collapse import collapse_dims
+from weft.topi.conv import conv
 
 N = te.size_var("n", "int64")
 SHORT = [(5, 3, 4), (5, 3, 2, 3), (1, 1, 1), (23, 12, 4), (5, N, 3), (N, N, 4)]
@@ -95,3 +96,21 @@ def test_an_index_that_is_looked_up_stays():
     found = np.zeros((6, 4), np.float32)
     weft.build(schedule_func(func, target.Target("llvm")), "llvm")["main"](rows, data, found)
     np.testing.assert_array_equal(found, np.concatenate([data[:2], data[rows][2:]]))
+
+
+@pytest.mark.parametrize("sizes", [[(2, 5, 7)], [(2, 5, 7), (1, 1, 1), (3, 6, 0), (1, 13, 2)]])
+def test_pixels_of_a_window_of_one_tap_are_one_dimension(sizes):
+    places = [int64(s) for s in sizes[0]] if len(sizes) == 1 else [te.size_var(name, "int64") for name in "nhw"]
+    x, k = (
+        te.placeholder((*s, int64(16)), name=name) for name, s in (("x", places), ("k", [int64(1)] * 2 + [int64(16)]))
+    )
+    func = te.create_prim_func([x, k, topi.nn.relu(conv(x, k, 1, 0, 1, 1, "NHWC", "HWIO"))])
+    merged = [n for n in walk(collapse_dims(func).body) if isinstance(n, tir.BufferStore)]
+    assert [len(s.indices) for s in merged] == [2] * len(merged)
+    kernel = weft.build(schedule_func(func, target.Target("llvm")), "llvm")["main"]
+    rng = np.random.default_rng(0)
+    for size in sizes:
+        a, b = (rng.standard_normal(s).astype(np.float32) for s in ((*size, 16), (1, 1, 16, 16)))
+        found = np.full(a.shape, 7, np.float32)
+        kernel(a, b, found)
+        np.testing.assert_allclose(found, np.maximum(a.astype(np.float64) @ b[0, 0], 0), atol=1e-5)

@@ -74,8 +74,21 @@ def _nests(func: PrimFunc) -> list[Nest] | None:
         plain = all(v is f.loop_var and ir.as_int(f.min) == 0 for v, f in zip(stmt.iter_values, loops, strict=True))
         if not plain or ir.find(stmt.block.body, For, BlockRealize):
             return None
-        out.append((loops, stmt))
+        out.append((loops, _without_single_taps(stmt)))
     return out
+
+
+def _without_single_taps(realize: BlockRealize) -> BlockRealize:
+    """Drop variables of sums with one summand where they are added: what a 1x1 convolution reads does not move."""
+    domains = [(iv.var, iv.dom) for iv in realize.block.iter_vars if iv.iter_type == "reduce" and iv.dom is not None]
+    single = {v for v, dom in domains if ir.is_const_int(dom.extent, 1) and ir.is_const_int(dom.min, 0)}
+
+    def visit(node: ir.Node) -> Any:
+        if isinstance(node, ir.Add) and node.b in single:
+            return visit(node.a)
+        return node if isinstance(node, (ir.Var, Buffer)) else ir.rebuild(node, visit)
+
+    return visit(realize) if single else realize
 
 
 class _Collapse:
