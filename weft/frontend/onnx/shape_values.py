@@ -15,6 +15,7 @@ import numpy as np
 
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.model import dtype_name
+from weft.frontend.onnx.registry import find_converter
 from weft.frontend.onnx.value import MAX_ELEMENTS, Value, elements_of
 from weft.ir import DataType
 from weft.registry import Registry
@@ -182,6 +183,12 @@ def _gather(node: Any, data: Array, indices: Array) -> Any:
     return np.take(data, np.array(picked, np.int64).reshape(indices.shape), axis=axis)
 
 
+@_RULES.on("Compress")
+def _compress(node: Any, data: Array, kept: Array) -> Any:
+    picked, axis = _numbers(kept), node.attr("axis")
+    return None if picked is None else np.compress(picked, data, None if axis is None else node.axis(axis))
+
+
 @_RULES.on("Slice")
 def _slice(node: Any, data: Array, *parts: Array) -> Any:
     if node.opset < 10:
@@ -282,6 +289,41 @@ def _range(node: Any, start: Array, limit: Array, delta: Array) -> Any:
     if bounds is None or bounds[2] == 0 or -((bounds[0] - bounds[1]) // bounds[2]) > MAX_ELEMENTS:
         return None
     return elements_of(np.arange(*bounds))
+
+
+_MOVED = {
+    "GatherElements": (0,),
+    "GatherND": (0,),
+    "OneHot": (2,),
+    "Pad": (0, 2),
+    "ReverseSequence": (0,),
+    "ScatterElements": (0, 2),
+    "ScatterND": (0, 2),
+    "Trilu": (0,),
+}
+"""Operators that only move elements, and the inputs whose elements they move."""
+
+
+def _move(node: Node, *arrays: Array | None) -> Any:
+    """Arrange elements as the operator arranges their places, counted from one: zero is what it fills in."""
+    moved, elements = _MOVED[node.op_type], [0]
+    inputs = list(node.inputs)
+    for i, array in enumerate(arrays):
+        if array is not None and i in moved:
+            inputs[i] = Value.of_array(np.arange(array.size).reshape(array.shape) + len(elements))
+            elements += array.reshape(-1).tolist()
+        elif array is not None and not s.is_known(*array.flat):
+            return None
+    convert = find_converter("", node.op_type)
+    if s.is_known(*elements) or node.attr("reduction", "none") not in ("none", b"none") or convert is None:
+        return None  # numbers go through the operator itself
+    made = convert(type(node)(node.graph, node.proto, inputs, node.opset, node.where))
+    places = (made if isinstance(made, Value) else Value.of_expr(made)).known
+    return None if places is None else (_map(lambda at: elements[at], places), node.dtype(moved[0]))
+
+
+for _name in _MOVED:
+    _RULES[_name] = _move
 
 
 # --- reductions -------------------------------------------------------------------------------------------------------
