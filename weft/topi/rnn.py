@@ -13,7 +13,7 @@ from copy import copy
 from typing import Any
 
 from weft import error, machine, te, tir
-from weft.ir import as_int, cast, ceildiv, const, int64, select
+from weft.ir import PrimExpr, as_int, cast, ceildiv, const, int64, select
 from weft.topi.rnn_block import Cell, Layer, Samples, Step, clipped, old_state
 from weft.topi.typing import Buffers
 
@@ -145,7 +145,7 @@ class _Recurrence:
                 tir.For(t, later, tir.max(end - later, int64(0)), tir.ForKind.SERIAL, at(t)),
             )
 
-        def together(first: Any, size: int, begin: Any, least: Any) -> Any:
+        def together(first: PrimExpr, size: int, begin: PrimExpr, least: PrimExpr) -> Any:
             part, b = max(1, size // 2), tir.Var("b", "int64")
             at, end = first + b * int64(part), tir.max(begin, least)
             parts = ceildiv(tir.min(int64(size), self.batch - first), int64(part))

@@ -184,7 +184,7 @@ def _gather(node: Any, data: Array, indices: Array) -> Any:
 
 
 @_RULES.on("Compress")
-def _compress(node: Any, data: Array, kept: Array) -> Any:
+def _compress(node: Node, data: Array, kept: Array) -> Any:
     picked, axis = _numbers(kept), node.attr("axis")
     return None if picked is None else np.compress(picked, data, None if axis is None else node.axis(axis))
 
