@@ -102,7 +102,7 @@ class Graph(Emitter):
     def emit(self, expr: ir.Expr) -> Any:
         """Bind an expression; numbers that are known are computed, dimensions that are not known get variables."""
         args = expr.args if isinstance(expr, ir.Call) else ()
-        if args and all(isinstance(a, ir.Constant | ir.PrimValue) and _is_small(a.ty) for a in args):
+        if args and all(isinstance(a, ir.Constant | ir.PrimValue | ir.ShapeExpr) and _is_small(a.ty) for a in args):
             call = self.bb.normalize(expr, atom=False)
             known = evaluate(call) if _is_small(call.ty) else None  # type: ignore[arg-type] - a call stays one
             if known is not None:
