@@ -17,7 +17,7 @@ MOST = {
     "cli": (0, 10),
     "dlight": (0, 22),
     "ffi": (0, 9),
-    "frontend": (2, 795),
+    "frontend": (2, 787),
     "ir": (3, 251),
     "meta_schedule": (0, 126),
     "op": (0, 516),
