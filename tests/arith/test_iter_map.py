@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from weft import arith
+from weft import arith, ir
 from weft.ir import TRUE, IntImm, Range, SizeVar, Var, all_of, as_expr, substitute
 
 x, y, z = (Var(s, "int32") for s in "xyz")
@@ -142,3 +142,16 @@ def test_most_conditions_on_what_runs_are_followed():
     assert [value(e, {h: 0}) for e in (s.min_value, s.max_value)] == [1, 9]
     assert [value(e, {h: 27}) for e in (s.min_value, s.max_value)] == [216, 223]
     assert arith.estimate_region_lower_bound(region, iters, h * 8 + y * 2 + x < 224) is None
+
+
+def test_loops_whose_length_is_a_choice_of_choices_are_used_whole():
+    """Broadcast lengths, of which simplifying writes another form."""
+    t, k = SizeVar("t", "int64"), Var("k", "int64")
+
+    def chosen(size, other):
+        return ir.Select(ir.equal(size, ir.int64(1)), other, size)
+
+    inner = chosen(t - ir.min_(ir.int64(1), t) + 1, ir.min_(t, ir.int64(512)))
+    length, analyzer = chosen(inner, t), arith.Analyzer()
+    assert analyzer.can_prove_equal(analyzer.simplify(length), length)
+    assert arith.detect_iter_map([k], {k: Range.from_min_extent(ir.int64(0), length)}, True, "bijective").indices

@@ -68,6 +68,39 @@ def test_expand_pattern_of_exporters() -> None:
     assert calls(mod) == ["reshape"]
 
 
+@pytest.mark.parametrize(
+    "moved",
+    [
+        "OneHot(place, depth, pair)",
+        "GatherElements(s, places)",
+        "GatherND(s, rows)",
+        "ScatterElements(ones, places, s)",
+        "ScatterND(ones, rows, two)",
+        "Pad(s, both, one)",
+        'Pad <mode = "edge"> (s, both)',
+        "Compress <axis = 0> (s, kept)",
+        "ReverseSequence <time_axis = 0, batch_axis = 1> (column, length)",
+        "Trilu <upper = 0> (column)",
+    ],
+)
+def test_moved_elements_stay_known(moved: str) -> None:
+    """PyTorch writes ``repeat_interleave`` as a Tile of so many times as OneHot says."""
+    nodes = onnx_nodes(f"""
+        s = Shape(x); two = Slice(s, zero, end); first = Slice(s, zero, place); pair = Concat <axis = 0> (one, first);
+        column = Unsqueeze(s, place); r = {moved}; flat = Reshape(r, minus); t = Max(flat, one); y = Expand(w, t)""")
+    weights = {"zero": i64(0), "end": i64(2), "place": i64(1), "depth": np.int64(3), "w": f32(1)}
+    weights |= {
+        "places": i64(1, 0, 2),
+        "rows": i64([2], [0]),
+        "ones": i64(1, 1, 1),
+        "both": i64(1, 1),
+        "minus": i64(-1),
+    }
+    weights |= {"kept": np.array([True, False, True]), "length": i64(2), "one": i64(1)}
+    mod = run_at(nodes, weights, {"x": ["a", "b", "c"]}, [{"x": (2, 3, 2)}, {"x": (1, 4, 2)}], opset=18)
+    assert "tensor_to_shape" not in calls(mod)
+
+
 def test_causal_mask_from_range() -> None:
     nodes = onnx_nodes("""
         s = Shape(x); t = Gather(s, one); r = Range(zero, t, one); row = Unsqueeze(r, ax0);

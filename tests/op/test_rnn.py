@@ -95,3 +95,5 @@ def test_lengths_are_read_ahead_of_the_products(kind):
     (kernel,) = [f for v, f in mod.items() if "recurrence" in v.name_hint]
     products = [f for f in ir.find(kernel.body, weft.tir.For) if f.loop_var.name.startswith("k")]
     assert products and not any(x.dtype == "int32" for f in products for x in ir.find(f, weft.tir.BufferLoad))
+    states = [{str(x) for x in ir.find(f, weft.tir.BufferLoad) if x.indices[-1] is f.loop_var} for f in products]
+    assert {2, 4} <= {len(each) for each in states}, "what is left over of four samples goes by two"

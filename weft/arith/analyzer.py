@@ -367,7 +367,10 @@ class Analyzer:
         pa, pb = poly_of(self.context, lhs), poly_of(self.context, rhs)
         if pa is None or pb is None:
             return lhs.dtype == rhs.dtype and self.same(self.simplify(lhs), self.simplify(rhs))
-        return proves_zero(self.context, add(pa, pb, -1))
+        if proves_zero(self.context, add(pa, pb, -1)):
+            return True
+        choices = any(ir.find(e, ir.Select) for e in (lhs, rhs))  # which `simplify` may write in another way
+        return choices and self.same(self.simplify(lhs), self.simplify(rhs))
 
     def can_prove_less(self, a: Any, b: Any) -> bool:
         """Whether ``a < b`` for all values that the facts allow."""

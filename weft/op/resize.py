@@ -126,7 +126,7 @@ def _resize_ref(
         taps = np.array([_taps_ref(v, n, *how) for v in x])
         along = [-1 if i == d else 1 for i in range(rank)]
         parts = ((np.take(y, t[:, 0].astype(int), d), t[:, 1].reshape(along)) for t in taps.swapaxes(0, 1))
-        y = sum(part if nearest else part * weight for part, weight in parts)
+        y = np.asarray(sum(part if nearest else part * weight for part, weight in parts))
         if mode == "tf_crop_and_resize":
             outside |= ((x < 0) | (x > n - 1)).reshape(along)
     y = (np.rint(y) if data.dtype.kind in "iu" and not nearest else y).astype(data.dtype)

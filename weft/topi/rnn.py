@@ -3,7 +3,7 @@
 Hidden units are computed a block at a time: the products of all gates of its units are sums kept in registers, over
 weights that lie in the order in which they are read, and the units' new states follow at once (``rnn_block``). Where a
 step is much work its blocks run in parallel; else samples and directions do, each with all of its steps. Samples go
-through a block some at a time, as far as all of them last, so that weights are loaded once for them.
+through a block some at a time, as far as all of them last, so that weights are loaded once for them, then half as many.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from copy import copy
 from typing import Any
 
 from weft import error, machine, te, tir
-from weft.ir import as_int, cast, ceildiv, const, int64, select
+from weft.ir import PrimExpr, as_int, cast, ceildiv, const, int64, select
 from weft.topi.rnn_block import Cell, Layer, Samples, Step, clipped, old_state
 from weft.topi.typing import Buffers
 
@@ -135,7 +135,7 @@ class _Recurrence:
         return self._directions(groups, lambda layer, g: self._all_steps(layer, g * int64(size), size))
 
     def _all_steps(self, layer: Layer, first: Any, size: int) -> Any:
-        """All steps of some samples: together as long as all of them last, then each by itself."""
+        """All steps of some samples: together as long as all of them last, then in halves that do so."""
 
         def steps(first: Any, size: int, begin: Any, end: Any) -> Any:
             t, later = tir.Var("t", "int64"), tir.max(begin, int64(1))
@@ -145,13 +145,17 @@ class _Recurrence:
                 tir.For(t, later, tir.max(end - later, int64(0)), tir.ForKind.SERIAL, at(t)),
             )
 
-        def together(least: Any) -> Any:
-            alone = self._alone(first, size, lambda b, length: steps(b, 1, least, length))
-            return tir.seq(steps(first, size, int64(0), least), *([alone] if size > 1 else []))
+        def together(first: PrimExpr, size: int, begin: PrimExpr, least: PrimExpr) -> Any:
+            part, b = max(1, size // 2), tir.Var("b", "int64")
+            at, end = first + b * int64(part), tir.max(begin, least)
+            parts = ceildiv(tir.min(int64(size), self.batch - first), int64(part))
+            rest = self._least(at, part, lambda n: together(at, part, end, n)) if size > 1 else None
+            alone = () if rest is None else (tir.For(b, int64(0), parts, tir.ForKind.SERIAL, rest),)
+            return tir.seq(steps(first, size, begin, least), *alone)
 
         return tir.seq(
             self._alone(first, size, lambda b, length: self._start(layer, b, length)),
-            self._least(first, size, together),
+            self._least(first, size, lambda n: together(first, size, int64(0), n)),
             self._alone(first, size, lambda b, length: self._finish(layer, b, length)),
         )
 

@@ -6,10 +6,11 @@ import pytest
 import weft
 from tests.refusals import refuses
 from tests.relax_models import written
-from weft import error, ir, relax, script, tir
+from weft import arith, error, ir, relax, script, tir
 from weft.relax import transform as t
 from weft.relax.interpreter import evaluate
 from weft.relax.transform.legalize_ops import register_legalize
+from weft.relax.transform.plan_memory import plan_memory
 
 
 def module(body, params="x: (4, 8), y: (4, 8)", more=""):
@@ -250,6 +251,40 @@ def test_tensors_that_do_not_live_together_share_storage():
     assert storages(planned({"tir_var_upper_bound": {"n": 10}})) == ["160", "160"]
     outputs = {"tir_var_upper_bound": {"n": 10}, "relax.memory_plan_dynamic_func_output": True}
     assert storages(planned(outputs)) == ["160", "160", "160"]
+
+
+def test_sizes_are_compared_once_and_not_with_each_free_block(monkeypatch):
+    names, compared, prove = "abcdefgh", [], arith.Analyzer.can_prove_equal
+    header = ", ".join(f'x{n}: R.Tensor(("{n}", 4), "float32")' for n in names)
+    steps = [
+        f"y{n}{i} = R.call_tir(cls.exp, ({f'y{n}{i - 1}' if i else f'x{n}'},), out_ty=R.Tensor(({n}, 4), 'float32'))"
+        for n in names
+        for i in range(6)
+    ]
+    body = "\n            ".join(steps)
+    mod = script.from_source(f"""
+@I.ir_module
+class Module:
+    @T.prim_func
+    def exp(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, 4), "float32")
+        B = T.match_buffer(b, (n, 4), "float32")
+        for i, j in T.grid(n, 4):
+            B[i, j] = T.exp(A[i, j])
+
+    @R.function
+    def main({header}):
+        {"; ".join(f"{n} = T.int64()" for n in names)}
+        with R.dataflow():
+            {body}
+            R.output({", ".join(f"y{n}5" for n in names)})
+        return ({", ".join(f"y{n}5" for n in names)})
+""")
+    before = ir.Sequential([t.ToNonDataflow(), t.RemovePurityChecking(), t.CallTIRRewrite()])(mod)
+    monkeypatch.setattr(arith.Analyzer, "can_prove_equal", lambda *a: compared.append(a) or prove(*a))
+    assert len(storages(plan_memory(before))) == 2 * len(names), "two of each size, and results of their own"
+    assert len(compared) <= len(names) * (len(names) - 1) // 2
 
 
 def test_planned_programs_run():

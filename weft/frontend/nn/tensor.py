@@ -236,9 +236,9 @@ def dimensions(shape: Sequence[Any], named: dict[str, Any] | None = None) -> tup
     if isinstance(shape, (str, bytes)) or not hasattr(shape, "__iter__"):
         raise error.InvalidArgument("a shape is a list of dimensions", expected='such as [1, "n"]', found=repr(shape))
     for d in shape:
-        named = isinstance(d, str) and d.isidentifier()
-        size = isinstance(d, (int, ir.PrimExpr)) and not isinstance(d, bool) and (ir.as_int(d) or 0) >= 0
-        if not named and not size:
+        is_name = isinstance(d, str) and d.isidentifier()
+        is_size = isinstance(d, (int, ir.PrimExpr)) and not isinstance(d, bool) and (ir.as_int(d) or 0) >= 0
+        if not is_name and not is_size:
             raise error.InvalidArgument(
                 "a dimension is a size, a name or a scalar expression", expected='such as 4 or "n"', found=repr(d)
             )

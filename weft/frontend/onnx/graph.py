@@ -98,8 +98,9 @@ class Graph(Emitter):
     def emit(self, expr: ir.Expr) -> Any:
         """Bind an expression; numbers that are known are computed, dimensions that are not known get variables."""
         args = expr.args if isinstance(expr, ir.Call) else ()
-        if args and all(isinstance(a, ir.Constant) and prod(a.data.shape) <= MAX_ELEMENTS for a in args):
-            known = evaluate(self.bb.normalize(expr, atom=False))  # type: ignore[arg-type] - a call stays one
+        if args and all(isinstance(a, ir.Constant | ir.PrimValue | ir.ShapeExpr) and _is_small(a.ty) for a in args):
+            call = self.bb.normalize(expr, atom=False)
+            known = evaluate(call) if _is_small(call.ty) else None  # type: ignore[arg-type] - a call stays one
             if known is not None:
                 return known
         var = self.bb.emit(expr)
@@ -326,6 +327,12 @@ def _select(e: ir.Select, graph: Graph) -> Any:
 def _intrinsic(e: ir.CallIntrin, graph: Graph) -> Any:
     name = _UNARY.get(e.op.name)
     return _integer(e, graph) if name is None else graph.op(name, _SCALAR(e.args[0], graph))
+
+
+def _is_small(ty: ir.Type | None) -> bool:
+    """Whether a value has so few elements, of known number, that they are computed here."""
+    sizes = [ir.as_int(d) for d in ty.shape or ()] if isinstance(ty, ir.TensorType) else []
+    return None not in sizes and prod(n or 0 for n in sizes) <= MAX_ELEMENTS
 
 
 def _is_tangled(dim: ir.PrimExpr) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.model import dtype_name
+from weft.frontend.onnx.registry import find_converter
 from weft.frontend.onnx.value import MAX_ELEMENTS, Value, elements_of
 from weft.ir import DataType
 from weft.registry import Registry
@@ -182,24 +183,10 @@ def _gather(node: Any, data: Array, indices: Array) -> Any:
     return np.take(data, np.array(picked, np.int64).reshape(indices.shape), axis=axis)
 
 
-@_RULES.on("Slice")
-def _slice(node: Any, data: Array, *parts: Array) -> Any:
-    if node.opset < 10:
-        given: list[Any] = [node.attr("starts"), node.attr("ends"), node.attr("axes"), None]
-    else:
-        given = [_numbers(p) for p in parts] + [None] * (4 - len(parts))
-        if any(p is not None and g is None for p, g in zip(parts, given, strict=False)):
-            return None
-    starts, ends, axes, steps = given
-    axes = axes if axes is not None else list(range(len(starts)))
-    steps = steps if steps is not None else [1] * len(starts)
-    index: list[Any] = [slice(None)] * data.ndim
-    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        if step == 0:
-            return None
-        stop = None if step < 0 and end < -data.shape[axis] else end
-        index[node.axis(axis)] = slice(max(start, -data.shape[axis]), stop, step)
-    return data[tuple(index)]
+@_RULES.on("Compress")
+def _compress(node: Node, data: Array, kept: Array) -> Any:
+    picked, axis = _numbers(kept), node.attr("axis")
+    return None if picked is None else np.compress(picked, data, None if axis is None else node.axis(axis))
 
 
 @_RULES.on("Split")
@@ -214,66 +201,6 @@ def _split(node: Any, data: Array, sizes: Array | None = None) -> Any:
     return np.split(data, np.cumsum(lengths)[:-1], axis=axis)
 
 
-@_RULES.on("Unsqueeze")
-def _unsqueeze(node: Any, data: Array, axes: Array | None = None) -> Any:
-    given = node.attr("axes") if node.opset < 13 else _numbers(axes)
-    if given is None:
-        return None
-    rank = data.ndim + len(given)
-    out = data
-    for axis in sorted(node.axis(a, rank) for a in given):
-        out = np.expand_dims(out, axis)
-    return out
-
-
-@_RULES.on("Squeeze")
-def _squeeze(node: Any, data: Array, axes: Array | None = None) -> Any:
-    given = node.attr("axes") if node.opset < 13 else _numbers(axes)
-    return np.squeeze(data) if given is None else np.squeeze(data, tuple(node.axis(a) for a in given))
-
-
-@_RULES.on("Reshape")
-def _reshape(node: Any, data: Array, shape: Array) -> Any:
-    dims = _numbers(shape)
-    if dims is None:
-        return None
-    if not node.attr("allowzero", 0):
-        dims = [data.shape[i] if d == 0 and i < data.ndim else d for i, d in enumerate(dims)]
-    return data.reshape(dims)
-
-
-@_RULES.on("Flatten")
-def _flatten(node: Any, data: Array) -> Any:
-    axis = node.attr("axis", 1)
-    split = axis if axis >= 0 else axis + data.ndim
-    return data.reshape(int(np.prod(data.shape[:split], dtype=np.int64)), -1) if data.size else None
-
-
-@_RULES.on("Transpose")
-def _transpose(node: Any, data: Array) -> Any:
-    return np.transpose(data, node.attr("perm"))
-
-
-@_RULES.on("Expand")
-def _expand(node: Any, data: Array, shape: Array) -> Any:
-    dims = _numbers(shape)
-    if dims is None or int(np.prod(dims, dtype=np.float64)) > MAX_ELEMENTS:
-        return None
-    return np.broadcast_to(data, np.broadcast_shapes(data.shape, tuple(dims)))
-
-
-@_RULES.on("Tile")
-def _tile(node: Any, data: Array, repeats: Array) -> Any:
-    counts = _numbers(repeats)
-    if (
-        counts is None
-        or data.size * float(np.prod(counts, dtype=np.float64)) > MAX_ELEMENTS
-        or min(counts, default=0) < 0
-    ):
-        return None
-    return np.tile(data, counts)
-
-
 @_RULES.on("Range")
 def _range(node: Any, start: Array, limit: Array, delta: Array) -> Any:
     if not DataType(node.dtype()).is_integer:
@@ -282,6 +209,49 @@ def _range(node: Any, start: Array, limit: Array, delta: Array) -> Any:
     if bounds is None or bounds[2] == 0 or -((bounds[0] - bounds[1]) // bounds[2]) > MAX_ELEMENTS:
         return None
     return elements_of(np.arange(*bounds))
+
+
+_MOVED = {
+    "Expand": (0,),
+    "Flatten": (0,),
+    "GatherElements": (0,),
+    "GatherND": (0,),
+    "OneHot": (2,),
+    "Pad": (0, 2),
+    "Reshape": (0,),
+    "ReverseSequence": (0,),
+    "ScatterElements": (0, 2),
+    "ScatterND": (0, 2),
+    "Slice": (0,),
+    "Squeeze": (0,),
+    "Tile": (0,),
+    "Transpose": (0,),
+    "Trilu": (0,),
+    "Unsqueeze": (0,),
+}
+"""Operators that only move elements, and the inputs whose elements they move."""
+
+
+def _move(node: Node, *arrays: Array | None) -> Any:
+    """Arrange elements as the operator arranges their places, counted from one: zero is what it fills in."""
+    moved, elements = _MOVED[node.op_type], [0]
+    inputs = list(node.inputs)
+    for i, array in enumerate(arrays):
+        if array is not None and i in moved:
+            inputs[i] = Value.of_array(np.arange(array.size).reshape(array.shape) + len(elements))
+            elements += array.reshape(-1).tolist()
+        elif array is not None and not s.is_known(*array.flat):
+            return None
+    convert = find_converter("", node.op_type)
+    if s.is_known(*elements) or node.attr("reduction", "none") not in ("none", b"none") or convert is None:
+        return None  # numbers go through the operator itself
+    made = convert(type(node)(node.graph, node.proto, inputs, node.opset, node.where))
+    places = (made if isinstance(made, Value) else Value.of_expr(made)).known
+    return None if places is None else (_map(lambda at: elements[at], places), node.dtype(moved[0]))
+
+
+for _name in _MOVED:
+    _RULES[_name] = _move
 
 
 # --- reductions -------------------------------------------------------------------------------------------------------

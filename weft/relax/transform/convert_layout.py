@@ -313,7 +313,7 @@ def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
     alone = s.ends_here and not (has_last or s.machine.masks_freely)  # no neighbour has channels last
     if group == 1 and (made := channels_first(s.machine, call, has_last, alone, not tile, bb)) is not None:
         return _Kept(made.op, made.args, made.attrs, span=call.span)
-    if tile:
+    if tile and isinstance(weight, ir.Constant):
         new = ir.Attrs.of(padding=attrs.get("padding", 0), tile=tile, channels=channels)
         moved = ir.constant(winograd_weight(weight.data.numpy(), tile, _panel(s, channels)))
         return ir.Call(ir.Op.get("relax.nn.conv2d_winograd"), (s.to_last(call.args[0], bb), moved), new, span=call.span)

@@ -8,9 +8,11 @@ of opaque calls) is never planned, so it is always fresh.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 from weft import arith, ir, tir
+from weft.arith.context import structural_key
 from weft.relax.core_ops import alloc_storage, is_op, storage_tensor
 from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.infer import typed_call
@@ -110,6 +112,7 @@ class _Plan:
         self.last_use, escaping = self._liveness()
         self.planned = {v for v in self.allocs if v not in escaping}
         self.token_of: dict[ir.Expr, _Token] = {}
+        self.sizes: dict[Hashable, ir.PrimExpr] = {}
         self._assign()
 
     def _root(self, var: Var) -> tuple[ir.Expr, ...]:
@@ -153,7 +156,7 @@ class _Plan:
         for i, b in enumerate(self.bindings):
             if b.var in self.planned:
                 alloc = self.allocs[b.var]
-                size = size_in_bytes(alloc.args[0], alloc.args[1].value)  # type: ignore[attr-defined]
+                size = self._known(size_in_bytes(alloc.args[0], alloc.args[1].value))  # type: ignore[attr-defined]
                 end = self.last_use.get(b.var, i)
                 token = self._take_over(i, b.var, size, dying) or self._pick(free, size, device_of(alloc))
                 self.token_of[b.var] = token
@@ -178,10 +181,18 @@ class _Plan:
                 return None
         return None
 
+    def _known(self, size: ir.PrimExpr) -> ir.PrimExpr:
+        """The first size that is known to be equal: what is not known is asked once, not of each free block."""
+        key = structural_key(size)
+        if key not in self.sizes and not isinstance(size, ir.IntImm):
+            others = dict.fromkeys(self.sizes.values())
+            self.sizes[key] = next((s for s in others if self.analyzer.can_prove_equal(s, size)), size)
+        return self.sizes.get(key, size)
+
     def _fits(self, have: ir.PrimExpr, need: ir.PrimExpr) -> bool:
         if isinstance(have, ir.IntImm) and isinstance(need, ir.IntImm):
             return have.value >= need.value
-        return have is need or self.analyzer.can_prove_equal(have, need)
+        return have is need
 
     def _pick(self, free: list[_Token], size: ir.PrimExpr, device: int) -> _Token:
         here = [t for t in free if t.device == device]

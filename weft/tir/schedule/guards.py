@@ -5,13 +5,29 @@ Padding that is computed where it is read turns ``C += x * w`` into ``C += if_th
 
 from __future__ import annotations
 
-from weft.ir import LE, LT, Add, CallIntrin, FloatImm, IntImm, Mul, PrimExpr, Var, all_of, substitute
+from typing import NamedTuple
+
+from weft.ir import (
+    LE,
+    LT,
+    Add,
+    CallIntrin,
+    FloatImm,
+    IntImm,
+    Mul,
+    PrimExpr,
+    Var,
+    all_of,
+    find,
+    structural_equal,
+    substitute,
+)
 from weft.tir.analysis.access import evaluate_interval
-from weft.tir.analysis.dependence import is_plain_store, producers_of, reduce_vars, writes_buffer
+from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers_of, reduce_vars, writes_buffer
 from weft.tir.analysis.structure import conjuncts, iter_values_of, replace_node, used_vars
 from weft.tir.buffer import BufferLoad
 from weft.tir.schedule.state import ScheduleState, refuse
-from weft.tir.stmt import BlockRealize, BufferStore, IfThenElse
+from weft.tir.stmt import Block, BlockRealize, BufferStore, IfThenElse
 
 
 def guard_of(value: PrimExpr) -> tuple[PrimExpr, PrimExpr] | None:
@@ -50,12 +66,39 @@ def skip_zeros(state: ScheduleState, name: str) -> None:
             return
         tests = _stored_guard(state, realize, guarded)
         if tests:
-            state.replace(realize, replace_node(realize, predicate=all_of(realize.predicate, *tests)))
+            guard = all_of(realize.predicate, *[t.holds for t in tests])
+            state.replace(realize, replace_node(realize, predicate=guard))
+            _leave_unread(state, tests[0].maker)
             return
     raise refuse("no factor is zero where a condition fails", block=name)
 
 
-def _stored_guard(state: ScheduleState, realize: BlockRealize, factor: PrimExpr) -> list[PrimExpr]:
+class _Test(NamedTuple):
+    """What `holds` where a block reads no mere zeros of its `maker`, and whether it `decides` the `condition`."""
+
+    maker: Block
+    condition: PrimExpr
+    holds: PrimExpr
+    decides: bool
+
+
+def _leave_unread(state: ScheduleState, maker: Block) -> None:
+    """Leave out zeros of a block that all its readers skip: rows of padding above and below an image."""
+    left: list[PrimExpr] | None = None
+    for reader in consumers_of(maker, state.root):
+        store = reader.block.body
+        loads = [x for x in find(store, BufferLoad) if any(x.buffer is r.buffer for r in maker.writes)]
+        tests = _stored_guard(state, reader, loads[0]) if len(loads) == 1 else []
+        kept = conjuncts(reader.predicate)
+        known = [t.condition for t in tests if t.decides and any(structural_equal(t.holds, k) for k in kept)]
+        left = known if left is None else [c for c in left if c in known]
+    if left:
+        realize = state.realize(maker.name_hint)
+        inside = substitute(all_of(*left), iter_values_of(realize))
+        state.replace(realize, replace_node(realize, predicate=all_of(realize.predicate, inside)))
+
+
+def _stored_guard(state: ScheduleState, realize: BlockRealize, factor: PrimExpr) -> list[_Test]:
     """Return what holds, inside the first summed loop, where a factor is not zero as a block before stores it."""
     if not isinstance(factor, BufferLoad):
         return []
@@ -69,6 +112,11 @@ def _stored_guard(state: ScheduleState, realize: BlockRealize, factor: PrimExpr)
     loops, reducing = state.loops_of(realize.block.name_hint), used_vars(*(x for v, x in values.items() if v in summed))
     first = next((i for i, x in enumerate(loops) if x.loop_var in reducing), len(loops))
     domains = {x.loop_var: (x.min, x.min + x.extent - 1) for x in loops[first:] if x.loop_var not in reducing}
-    tests = [c for c in conjuncts(guard[0]) if isinstance(c, LE | LT) and used_vars(c) <= set(at)]
+    own = {iv.var for iv in makers[0].iter_vars} - set(at)
+    tests = [c for c in conjuncts(guard[0]) if isinstance(c, LE | LT) and not used_vars(c) & own]
     ends = [(c, [evaluate_interval(substitute(x, at), domains) for x in (c.a, c.b)]) for c in tests]
-    return [a[0] <= b[1] if isinstance(c, LE) else a[0] < b[1] for c, (a, b) in ends if a and b]
+    return [
+        _Test(makers[0], c, a[0] <= b[1] if isinstance(c, LE) else a[0] < b[1], a[0] is a[1] and b[0] is b[1])
+        for c, (a, b) in ends
+        if a and b
+    ]

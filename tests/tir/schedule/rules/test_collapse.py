@@ -8,6 +8,7 @@ from weft import target, te, tir, topi
 from weft.ir import int64, walk
 from weft.tir.schedule import schedule_func
 from weft.tir.schedule.rules.collapse import collapse_dims
+from weft.topi.conv import conv
 
 N = te.size_var("n", "int64")
 SHORT = [(5, 3, 4), (5, 3, 2, 3), (1, 1, 1), (23, 12, 4), (5, N, 3), (N, N, 4)]
@@ -95,3 +96,62 @@ def test_an_index_that_is_looked_up_stays():
     found = np.zeros((6, 4), np.float32)
     weft.build(schedule_func(func, target.Target("llvm")), "llvm")["main"](rows, data, found)
     np.testing.assert_array_equal(found, np.concatenate([data[:2], data[rows][2:]]))
+
+
+def windows(channels, kernel, stride, places, dilation=1):
+    x = te.placeholder((*places, int64(channels)), name="x")
+    k = te.placeholder([int64(s) for s in (*kernel, channels, 16)], name="k")
+    pad = tuple((s - 1) * dilation // 2 for s in kernel)
+    return te.create_prim_func([x, k, topi.nn.relu(conv(x, k, stride, pad, dilation, 1, "NHWC", "HWIO"))])
+
+
+def pixels_of(func):
+    """How many dimensions the places of a convolution's pixels have, without the sample's and the channel's."""
+    body = collapse_dims(func).body
+    return {len(s.indices) - 2 for s in walk(body) if isinstance(s, tir.BufferStore) and s.buffer.name == "T_conv"}
+
+
+@pytest.mark.parametrize(("channels", "kernel", "stride"), [(64, (3, 3), 2), (17, (5, 5), 1), (300, (1, 1), 2)])
+def test_tiles_go_over_the_ends_of_rows_of_unknown_length(channels, kernel, stride):
+    func = windows(channels, kernel, stride, [te.size_var(name, "int64") for name in "nhw"])
+    assert pixels_of(func) == {1}
+    machine = target.Target("llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids -num-cores=2")
+    assert schedule_func(func, machine) is not func
+    kernel_of = weft.build(schedule_func(func, target.Target("llvm")), "llvm")["main"]
+    rng, (up, left) = np.random.default_rng(0), (s // 2 for s in kernel)
+    for n, h, w in ((1, 5, 7), (2, 14, 9), (1, 1, 1), (2, 3, 0), (0, 3, 4), (1, 13, 2)):
+        a, b = (rng.standard_normal(s).astype(np.float32) for s in ((n, h, w, channels), (*kernel, channels, 16)))
+        padded = np.pad(a.astype(np.float64), ((0, 0), (up, up), (left, left), (0, 0)))
+        ends = [(s, -(-s // stride)) for s in (h, w)]
+        exact = sum(
+            padded[:, i : i + ends[0][0] : stride, j : j + ends[1][0] : stride] @ b[i, j]
+            for i, j in np.ndindex(*kernel)
+        )
+        found = np.full((n, ends[0][1], ends[1][1], 16), 7, np.float32)
+        kernel_of(a, b, found)
+        np.testing.assert_allclose(found, np.maximum(exact, 0), atol=1e-3)
+
+
+def test_rows_of_pixels_stay_where_that_is_better():
+    names = [te.size_var(name, "int64") for name in "nhw"]
+    assert pixels_of(windows(8, (3, 3), 1, names)) == {2}, "short sums"
+    assert pixels_of(windows(64, (3, 3), 1, names, dilation=9)) == {2}, "taps in the padding are left out by rows"
+    assert pixels_of(windows(64, (3, 3), 1, [int64(s) for s in (1, 7, 9)])) == {2}, "tiles divide rows"
+
+
+@pytest.mark.parametrize("sizes", [[(2, 5, 7)], [(2, 5, 7), (1, 1, 1), (3, 6, 0), (1, 13, 2)]])
+def test_pixels_of_a_window_of_one_tap_are_one_dimension(sizes):
+    places = [int64(s) for s in sizes[0]] if len(sizes) == 1 else [te.size_var(name, "int64") for name in "nhw"]
+    x, k = (
+        te.placeholder((*s, int64(16)), name=name) for name, s in (("x", places), ("k", [int64(1)] * 2 + [int64(16)]))
+    )
+    func = te.create_prim_func([x, k, topi.nn.relu(conv(x, k, 1, 0, 1, 1, "NHWC", "HWIO"))])
+    merged = [n for n in walk(collapse_dims(func).body) if isinstance(n, tir.BufferStore)]
+    assert [len(s.indices) for s in merged] == [2] * len(merged)
+    kernel = weft.build(schedule_func(func, target.Target("llvm")), "llvm")["main"]
+    rng = np.random.default_rng(0)
+    for size in sizes:
+        a, b = (rng.standard_normal(s).astype(np.float32) for s in ((*size, 16), (1, 1, 16, 16)))
+        found = np.full(a.shape, 7, np.float32)
+        kernel(a, b, found)
+        np.testing.assert_allclose(found, np.maximum(a.astype(np.float64) @ b[0, 0], 0), atol=1e-5)

@@ -13,19 +13,25 @@ decides alone, as beyond the border of an image that is reflected, becomes ``f(m
 from __future__ import annotations
 
 from collections.abc import Collection
+from math import prod
 from typing import Any
 
 from weft import ir
 from weft.arith import Analyzer
-from weft.tir.analysis.structure import replace_node
+from weft.tir.analysis.pattern import contraction_of
+from weft.tir.analysis.structure import replace_node, used_vars
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.function import PrimFunc
+from weft.tir.schedule.rules.tile import reads_far
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
 
 Nest = tuple[list[For], BlockRealize]
 
 _SHORT = 64
 """Elements of an inner dimension from which on it is worth no more to walk over its end."""
+
+_LONG_SUM = 256
+"""Summands of an element from which on finding the place of its pixel by a division costs little beside them."""
 
 
 def collapse_dims(func: PrimFunc) -> PrimFunc:
@@ -74,8 +80,21 @@ def _nests(func: PrimFunc) -> list[Nest] | None:
         plain = all(v is f.loop_var and ir.as_int(f.min) == 0 for v, f in zip(stmt.iter_values, loops, strict=True))
         if not plain or ir.find(stmt.block.body, For, BlockRealize):
             return None
-        out.append((loops, stmt))
+        out.append((loops, _without_single_taps(stmt)))
     return out
+
+
+def _without_single_taps(realize: BlockRealize) -> BlockRealize:
+    """Drop variables of sums with one summand where they are added: what a 1x1 convolution reads does not move."""
+    domains = [(iv.var, iv.dom) for iv in realize.block.iter_vars if iv.iter_type == "reduce" and iv.dom is not None]
+    single = {v for v, dom in domains if ir.is_const_int(dom.extent, 1) and ir.is_const_int(dom.min, 0)}
+
+    def visit(node: ir.Node) -> Any:
+        if isinstance(node, ir.Add) and node.b in single:
+            return visit(node.a)
+        return node if isinstance(node, (ir.Var, Buffer)) else ir.rebuild(node, visit)
+
+    return visit(realize) if single else realize
 
 
 class _Collapse:
@@ -94,6 +113,7 @@ class _Collapse:
         self.loose: list[set[ir.Var]] = []
         self.edged: list[set[ir.Var]] = []  # variables that are shifted or compared
         self.inner: dict[ir.Var, ir.PrimExpr] = {}  # of those, how many elements the dimensions behind have
+        self.windows: list[dict[Buffer, dict[ir.Var, ir.PrimExpr]]] = []  # what they read, and parts of merged pixels
         for n, (_, realize) in enumerate(nests):
             block = realize.block
             for i in range(len(block.iter_vars) - 1):
@@ -108,10 +128,17 @@ class _Collapse:
         mapped: set[ir.Var] = set()
         compared: set[ir.Var] = set()
         own = {iv.var for iv in block.iter_vars}
+        windows = _pixels_of_windows(block, self.analyzer)
+        self.windows.append(windows)
         stack: list[Any] = [block.body, block.init]
         while stack:
             node = stack.pop()
-            if isinstance(node, (BufferLoad, BufferStore)):
+            if isinstance(node, BufferLoad) and node.buffer in windows:
+                moved = set(windows[node.buffer])
+                at = tuple(ir.const(-1, i.dtype) if moved & used_vars(i) else i for i in node.indices)
+                self.accesses.append((n, node.buffer, at))
+                loose |= used_vars(*(i for i in node.indices if moved & used_vars(i))) - moved
+            elif isinstance(node, (BufferLoad, BufferStore)):
                 stack.extend(self._access(n, node, own, edged, mapped))
             elif isinstance(node, ir.Var):
                 loose.add(node)
@@ -243,6 +270,8 @@ class _Collapse:
                 at = block_vars[-1].var
                 self.inner[at] = self.analyzer.simplify(self.inner[at] * f.extent) if at in self.inner else f.extent
 
+        windows = {b: parts for b, parts in self.windows[n].items() if len({merged[v] for v in parts}) == 1}
+
         def visit(node: ir.Node) -> Any:
             if not isinstance(node, ir.Var):
                 for at in (_compared(node, set(self.inner)), _shifted(node, set(self.inner))):
@@ -250,11 +279,14 @@ class _Collapse:
                         return self._wider(node, at)
             if isinstance(node, (BufferLoad, BufferStore)):
                 at = self._indices(node.buffer, node.indices, merged, visit)
+                at = tuple(ir.substitute(i, windows.get(node.buffer, {})) for i in at)
                 value = {"value": visit(node.value)} if isinstance(node, BufferStore) else {}
                 return replace_node(node, buffer=self.view(node.buffer), indices=at, **value)
             return node if isinstance(node, (ir.Var, Buffer)) else ir.rebuild(node, visit)
 
-        regions = tuple(tuple(self._region(r) for r in rs) for rs in (block.reads, block.writes))
+        regions = tuple(
+            tuple(self._region(r, windows.get(r.buffer, {})) for r in rs) for rs in (block.reads, block.writes)
+        )
         body, init = visit(block.body), None if block.init is None else visit(block.init)
         bare = replace_node(block, iter_vars=tuple(block_vars), alloc_buffers=(), match_buffers=())
         new_block = replace_node(bare, reads=regions[0], writes=regions[1], body=body, init=init)
@@ -288,7 +320,7 @@ class _Collapse:
         row = ir.substitute(index, {at: ir.floordiv(at, size)})
         return self.analyzer.simplify(row * ir.cast(row.dtype, size) + ir.floormod(at, size))
 
-    def _region(self, region: BufferRegion) -> BufferRegion:
+    def _region(self, region: BufferRegion, parts: dict[ir.Var, ir.PrimExpr]) -> BufferRegion:
         buffer, out = region.buffer, []
         for d, r in enumerate(region.region):
             if d and (buffer, d - 1) in self.dims:
@@ -302,8 +334,27 @@ class _Collapse:
                     mapped = self._wider(last.min, at)
                 out[-1] = last if mapped is None else ir.Range.from_min_extent(mapped, last.extent)
             else:
-                out.append(r)
+                out.append(ir.Range.from_min_extent(ir.substitute(r.min, parts), r.extent))
         return BufferRegion(self.view(buffer), tuple(out))
+
+
+def _pixels_of_windows(block: Block, analyzer: Analyzer) -> dict[Buffer, dict[ir.Var, ir.PrimExpr]]:
+    """What windows of a long sum read, and the rows and columns of pixels, of unknown number, as parts of one variable.
+
+    Tiles then go over the ends of rows: short ones would be left to tiles of two pixels and of one.
+    """
+    c = contraction_of(block, products=False)
+    pixels = [] if c is None or c.group is not None else [v for v in c.output.indices if v in c.rows][-2:]
+    if c is None or len(pixels) < 2 or ir.find(block.body, ir.CallIntrin):
+        return {}
+    extents = {iv.var: iv.dom.extent for iv in block.iter_vars if iv.dom is not None}
+    row, column = pixels
+    width, summands = extents[column], prod(ir.as_int(extents[v]) or 0 for v in c.reduce)
+    moved = [i for i in c.a.indices if not isinstance(i, ir.Var) and column in used_vars(i)]
+    few = summands < _LONG_SUM or ir.as_int(width) is not None or ir.is_const_int(extents[row], 1)
+    if few or not moved or reads_far(c, extents, analyzer):
+        return {}
+    return {c.a.buffer: {row: ir.floordiv(row, width), column: ir.floormod(row, width)}}
 
 
 def _shifted(index: ir.Node, own: Collection[Any]) -> ir.Var | None:
