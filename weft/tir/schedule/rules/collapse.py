@@ -344,8 +344,10 @@ def _pixels_of_windows(block: Block, analyzer: Analyzer) -> dict[Buffer, dict[ir
     Tiles then go over the ends of rows: short ones would be left to tiles of two pixels and of one.
     """
     c = contraction_of(block, products=False)
-    pixels = [] if c is None or c.group is not None else [v for v in c.output.indices if v in c.rows][-2:]
-    if c is None or len(pixels) < 2 or ir.find(block.body, ir.CallIntrin):
+    if c is None or c.group is not None or ir.find(block.body, ir.CallIntrin):
+        return {}
+    pixels = [v for v in c.output.indices if isinstance(v, ir.Var) and v in c.rows][-2:]
+    if len(pixels) < 2:
         return {}
     extents = {iv.var: iv.dom.extent for iv in block.iter_vars if iv.dom is not None}
     row, column = pixels
