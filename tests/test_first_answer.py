@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -37,9 +38,9 @@ def model(tmp_path):
     return path, np.maximum(x.astype("float64") @ w + b, 0)
 
 
-def run(path, program, **environment) -> dict:
+def said_by(path, program) -> dict:
     """What a program says whose session is of a model that has to be compiled."""
-    env = {**os.environ, "WEFT_MODEL_CACHE": "1", "WEFT_CACHE_DIR": str(path.parent / "cache"), **environment}
+    env = {**os.environ, "WEFT_MODEL_CACHE": "1", "WEFT_CACHE_DIR": str(path.parent / "cache")}
     done = subprocess.run(
         [sys.executable, "-c", _START + program + _END, str(path)], capture_output=True, text=True, env=env
     )
@@ -47,11 +48,13 @@ def run(path, program, **environment) -> dict:
     return json.loads(done.stdout)
 
 
-def test_it_answers_and_then_runs_the_compiled_model(model):
-    path, expected = model
-    said = run(
-        path,
-        """
+@pytest.fixture
+def run(model):
+    return partial(said_by, model[0])
+
+
+def test_it_answers_and_then_runs_the_compiled_model(model, run):
+    said = run("""
 said["first"] = session.run({"x": x})[0].numpy().tolist()
 said["names"] = [tuple(i) for i in session.inputs]
 said["before"] = session.is_compiled
@@ -63,19 +66,16 @@ said["after"] = session.run({"x": x})[0].numpy().tolist()
 said["outputs"] = [tuple(o) for o in session.outputs]
 session.wait()
 said["compiler"] = "weft.relax.vm_build" in sys.modules
-""",
-    )
+""")
     for when in ("first", "during", "after"):
-        np.testing.assert_allclose(said[when], expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(said[when], model[1], rtol=1e-5, atol=1e-6)
     assert said["names"] == [["x", "float32", ["rows", 8]]]
     assert said["outputs"] == [["y", "float32", ["rows", 5]]]
     assert (said["before"], said["compiler"]) == (False, False)
 
 
-def test_a_process_that_ends_after_its_first_answer_leaves_the_model_in_the_cache(model):
-    said = run(
-        model[0],
-        """
+def test_a_process_that_ends_after_its_first_answer_leaves_the_model_in_the_cache(model, run):
+    said = run("""
 said["first"] = session.run({"x": x})[0].numpy().tolist()
 threading.Timer(0.5, release.set).start()
 print(json.dumps(said))
@@ -83,16 +83,13 @@ sys.stdout.flush()
 del session, release
 if True:
     raise SystemExit
-""",
-    )
+""")
     np.testing.assert_allclose(said["first"], model[1], rtol=1e-5, atol=1e-6)
-    assert run(model[0], 'said["compiled"] = session.is_compiled') == {"compiled": True}
+    assert run('said["compiled"] = session.is_compiled') == {"compiled": True}
 
 
-def test_inputs_are_checked_before_it_is_compiled(model):
-    said = run(
-        model[0],
-        """
+def test_inputs_are_checked_before_it_is_compiled(run):
+    said = run("""
 for name, feeds in {"missing": {}, "dtype": {"x": x.astype("float64")}, "shape": {"x": x[:, :7]}}.items():
     try:
         session.run(feeds)
@@ -101,8 +98,7 @@ for name, feeds in {"missing": {}, "dtype": {"x": x.astype("float64")}, "shape":
 tensors = session.run({"x": weft.runtime.tensor(x)})[0].numpy()
 lists = session.run({"x": np.asfortranarray(x)})[0].numpy()
 said["same"] = bool(np.array_equal(tensors, lists)) and not session.is_compiled
-""",
-    )
+""")
     assert said["missing"].startswith("InvalidArgument: wrong inputs")
     assert said["dtype"].startswith("DTypeMismatch: input 'x'")
     assert said["shape"].startswith("ShapeMismatch: input 'x' has a wrong dimension 1")
@@ -114,7 +110,7 @@ def test_outputs_are_fresh_and_by_name(tmp_path):
     spec = ("float32", ("n", 8))
     nodes = [helper.make_node("Identity", ["x"], ["same"]), helper.make_node("Neg", ["x"], ["less"])]
     path.write_bytes(onnx_models.model(nodes, {"x": spec}, {"same": spec, "less": spec}).SerializeToString())
-    said = run(
+    said = said_by(
         path,
         """
 same = session.run({"x": x})[0]
@@ -129,22 +125,17 @@ said["less"] = session.run(["less"], {"x": x})[0].numpy().tolist()
     assert said["less"] == [[-7.0] * 8] * 3
 
 
-def test_what_the_first_program_does_not_take_waits_for_the_compiled_one(model):
-    said = run(
-        model[0],
-        """
+def test_what_the_first_program_does_not_take_waits_for_the_compiled_one(run):
+    said = run("""
 threading.Timer(0.2, release.set).start()
 said["shape"] = list(session.run({"x": x[:0]})[0].shape)  # empty tensors are not for it
 said["compiled"] = session.is_compiled
-""",
-    )
+""")
     assert said == {"shape": [0, 5], "compiled": True}
 
 
-def test_a_model_that_cannot_be_compiled_says_so(model):
-    said = run(
-        model[0],
-        """
+def test_a_model_that_cannot_be_compiled_says_so(run):
+    said = run("""
 def fail(*_):
     raise WeftError("no")
 weft.session._compiled = fail
@@ -154,8 +145,7 @@ for name, ask in {"wait": other.wait, "run": lambda: other.run({"x": x}), "outpu
         ask()
     except WeftError as e:
         said[name] = str(e)
-""",
-    )
+""")
     assert said == {"wait": "no", "run": "no", "outputs": "no"}
 
 

@@ -42,10 +42,6 @@ def _add(a: Any, b: Any) -> Any:
 _plus = _binary("add")
 
 
-def _negative(a: ir.Expr) -> ir.Call:
-    return make_call("negative")(a)
-
-
 def _item(value: ir.Expr, index: Any) -> ir.Expr:
     """Take an element of a tuple; of one whose elements are known, that element."""
     place = int(index.value if isinstance(index, ir.IntImm) else index)
@@ -133,7 +129,7 @@ def _put(cls: type, methods: dict[str, Any]) -> None:
         setattr(cls, name, method)
 
 
-_operators: dict[str, Any] = {"__add__": _add, "__radd__": _binary("add", True), "__neg__": _negative}
+_operators: dict[str, Any] = {"__add__": _add, "__radd__": _binary("add", True), "__neg__": make_call("negative")}
 for _name, _op in {**_BINARY, **_COMPARISONS}.items():
     _operators[_name] = _binary(_op)
     if _name in _BINARY:

@@ -56,7 +56,7 @@ def load_objects(objects: Sequence[bytes], names: Sequence[str], where: Path) ->
     return _object_loader[0](list(objects), list(names))
 
 
-BlobEntry = tuple[str, Callable[[int], int], Callable[[Path, int], None]]
+BlobEntry = tuple[str, Callable[[int], int], Callable[[int, Path], None]]
 
 
 class Blob:
@@ -86,7 +86,7 @@ class Blob:
             head = (code if i == code_at else b"") + _string(kind.encode())
             at = 8 + body + len(head) + 8
             size = size_at(at)
-            self._parts += [head + struct.pack("<Q", size), partial(_write_at, write, at)]
+            self._parts += [head + struct.pack("<Q", size), partial(write, at)]
             body += len(head) + 8 + size
         if code_at == len(entries):
             self._parts.append(code)
@@ -102,10 +102,6 @@ class Blob:
                     file.write(part)
             else:
                 part(path)
-
-
-def _write_at(write: Callable[[Path, int], None], at: int, path: Path) -> None:
-    write(path, at)
 
 
 def _vector(values: Sequence[int]) -> bytes:

@@ -432,7 +432,7 @@ def _entry(module: tvm_ffi.Module, executable_kind: str) -> link.BlobEntry:
     return kind, lambda at: len(data), partial(_append_bytes, data)
 
 
-def _append_bytes(data: bytes, path: Path, at: int) -> None:
+def _append_bytes(data: bytes, at: int, path: Path) -> None:
     with path.open("ab") as file:
         file.write(data)
 
@@ -441,7 +441,7 @@ def _module_size(module: tvm_ffi.Module, aligned: bool, at: int) -> int:
     return int(_size(module, at if aligned else -1))
 
 
-def _append_module(module: tvm_ffi.Module, aligned: bool, path: Path, at: int) -> None:
+def _append_module(module: tvm_ffi.Module, aligned: bool, at: int, path: Path) -> None:
     _append(module, str(path), at if aligned else -1)
 
 

@@ -1,28 +1,18 @@
 """Operations compute what PyTorch's do, at symbolic sizes."""
 
 import numpy as np
+import pytest
 import torch
 import torch.nn.functional as F
 from weft.relax.frontend.nn import Tensor, op  # noqa: F401 - rows of the tables name Tensor
 
 from tests.frontend.nn.tracing import check
 
-N = ({"n": 5}, {"n": 1}, {"n": 0})
+FACTOR = 'x, scale_factor=1.7, mode="bilinear", recompute_scale_factor=True'
 
-
-def same(rows, sizes=({},), **given):
-    """Check a table whose rows are an operation and PyTorch's, "ours | PyTorch's", or what both understand."""
-    both = [row.strip().partition(" | ") for row in rows.strip().splitlines()]
-
-    def results(texts):
-        return lambda *values: [eval(text, globals(), dict(zip(given, values, strict=True))) for text in texts]
-
-    check(results([ours for ours, _, _ in both]), results([theirs or ours for ours, _, theirs in both]), sizes, **given)
-
-
-def test_arithmetic():
-    same(
-        """
+OPERATIONS = {  # a row of shapes and the sizes of their n, then an operation a row
+    "arithmetic": """
+        x=[2, "n"], y=[1, "n"], n=(5, 1, 0)
         x + y
         x - 2
         3 - x
@@ -42,15 +32,8 @@ def test_arithmetic():
         op.not_equal(x, y) | x != y
         op.logical_and(x < y, x > 0) | (x < y) & (x > 0)
         """,
-        N,
-        x=[2, "n"],
-        y=[1, "n"],
-    )
-
-
-def test_functions():
-    same(
-        """
+    "functions": """
+        x=["n", 3], n=(5, 1, 0)
         op.exp(x) | x.exp()
         op.sqrt(op.square(x)) | x.abs()
         op.log(op.square(x) + 1) | (x * x + 1).log()
@@ -70,28 +53,15 @@ def test_functions():
         x.astype("float64") | x.double()
         op.negative(x) | -x
         """,
-        N,
-        x=["n", 3],
-    )
-
-
-def test_where_and_prelu():
-    same(
-        """
+    "where and prelu": """
+        x=["n", 4, 3], a=[4], n=(5, 1, 0)
         op.where(x > 0, x, -1.0) | torch.where(x > 0, x, -1.0)
         op.where(x < 0.5, 2.0, x) | torch.where(x < 0.5, 2.0, x)
         op.where(x < 0.5, 2.0, 3) | torch.where(x < 0.5, 2.0, 3.0)
         op.prelu(x, a) | F.prelu(x, a)
         """,
-        N,
-        x=["n", 4, 3],
-        a=[4],
-    )
-
-
-def test_shapes():
-    same(
-        """
+    "shapes": """
+        x=["n", 4, 6], n=(5, 1)
         op.reshape(x, (x.shape[0] * 2, -1)) | x.reshape(x.shape[0] * 2, 12)
         x.reshape(3, 4, -1) | x.reshape(3, 4, 2 * x.shape[0])
         op.permute_dims(x) | x.permute(2, 1, 0)
@@ -108,39 +78,20 @@ def test_shapes():
         op.broadcast_to(op.unsqueeze(x, 0), (2, *x.shape)) | x[None].expand(2, *x.shape)
         op.strided_slice(x, [0, 2], [0, 1], [x.shape[0], 5], [1, 2]) | x[:, :, 1:5:2]
         """,
-        ({"n": 5}, {"n": 1}),
-        x=["n", 4, 6],
-    )
-
-
-def test_indices():
-    same(
-        """
+    "indices": """
+        x=[4, 5], i=(["n", 2], "int64"), n=(4, 1)
         op.take(x, i, axis=0) | x[i.long()]
         op.take(x, op.reshape(i, (-1,)), axis=1) | x[:, i.reshape(-1).long()]
         op.gather_elements(x, i, axis=1) | x.gather(1, i)
         """,
-        ({"n": 4}, {"n": 1}),
-        x=[4, 5],
-        i=(["n", 2], "int64"),
-    )
-
-
-def test_triangles():
-    same(
-        """
+    "triangles": """
+        x=["n", "n"], n=(5, 1, 0)
         op.triu(x, 1) | x.triu(1)
         op.tril(x, -1) | x.tril(-1)
         op.triu(x) | x.triu()
         """,
-        N,
-        x=["n", "n"],
-    )
-
-
-def test_made_from_shapes():
-    same(
-        """
+    "made from shapes": """
+        x=["n"], n=(5, 1, 0)
         op.zeros((x.shape[0], 2)) | torch.zeros(x.shape[0], 2)
         op.ones([x.shape[0]], "int64") | torch.ones(x.shape[0], dtype=torch.int64)
         op.full((2, x.shape[0]), 1.5) | torch.full((2, x.shape[0]), 1.5)
@@ -151,14 +102,8 @@ def test_made_from_shapes():
         op.arange(0.0, 1.0, 0.25) | torch.arange(0, 1, 0.25)
         op.full((1,), True, "bool") | torch.full((1,), True)
         """,
-        N,
-        x=["n"],
-    )
-
-
-def test_reductions():
-    same(
-        """
+    "reductions": """
+        x=["n", 3, 7], n=(5, 1)
         op.sum(x) | x.sum()
         op.sum(x, -1) | x.sum(-1)
         op.max(x, [1, 2]) | x.amax((1, 2))
@@ -169,38 +114,21 @@ def test_reductions():
         op.cumsum(x, 1) | x.cumsum(1)
         op.cumsum(x, 2, exclusive=True) | x.cumsum(2) - x
         """,
-        ({"n": 5}, {"n": 1}),
-        x=["n", 3, 7],
-    )
-
-
-def rms(x, w):
-    return x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() * w
-
-
-def test_norms():
-    same(
-        """
+    "norms": """
+        x=["n", 4, 6], w=[6], b=[6], n=(3, 1)
         op.layer_norm(x, 6, w, b, eps=1e-6) | F.layer_norm(x, (6,), w, b, 1e-6)
         op.layer_norm(x, [6]) | F.layer_norm(x, (6,))
         op.rms_norm(x, w, -1, 1e-6) | rms(x, w)
         op.group_norm(x, 2, None, None) | F.group_norm(x, 2)
         op.rms_norm(x, w, [2], 1e-6) | rms(x, w)
         """,
-        ({"n": 3}, {"n": 1}),
-        x=["n", 4, 6],
-        w=[6],
-        b=[6],
-    )
-
-
-def test_matmul():
-    same("op.matmul(x, y) | x @ y\nx @ y", N, x=[3, "n", 4], y=[4, 5])
-
-
-def test_convolutions():
-    same(
-        """
+    "matmul": """
+        x=[3, "n", 4], y=[4, 5], n=(5, 1, 0)
+        op.matmul(x, y) | x @ y
+        x @ y
+        """,
+    "convolutions": """
+        x=[2, 4, 9, 8], w=[6, 4, 3, 3], b=[6], x1=[1, 4, 7], w1=[6, 4, 5], t1=[4, 6, 3]
         op.conv2d(x, w, b) | F.conv2d(x, w, b)
         op.conv2d(x, w, stride=2, padding=1, dilation=2) | F.conv2d(x, w, stride=2, padding=1, dilation=2)
         op.conv2d(x, w, padding="same") | F.conv2d(x, w, padding="same")
@@ -209,18 +137,45 @@ def test_convolutions():
         op.conv1d(x1, w1, padding="same") | F.conv1d(x1, w1, padding="same")
         op.conv1d(x1, w1, padding="valid") | F.conv1d(x1, w1, padding="valid")
         """,
-        x=[2, 4, 9, 8],
-        w=[6, 4, 3, 3],
-        b=[6],
-        x1=[1, 4, 7],
-        w1=[6, 4, 5],
-        t1=[4, 6, 3],
-    )
+    "conv3d": """
+        x=[1, 2, 4, 5, 3], w=[3, 2, 3, 3, 3], b=[3]
+        op.conv3d(x, w, b, padding=1) | F.conv3d(x, w, b, padding=1)
+        """,
+    "interpolate": f"""
+        x=[1, 3, 4, 5]
+        op.interpolate(x, size=(8, 9)) | F.interpolate(x, (8, 9))
+        op.interpolate(x, scale_factor=2.0, mode="bilinear") | F.interpolate(x, scale_factor=2.0, mode="bilinear")
+        op.interpolate(x, None, (1.5, 3.0), "bicubic") | F.interpolate(x, None, (1.5, 3.0), "bicubic")
+        op.interpolate(x, scale_factor=1.7) | F.interpolate(x, scale_factor=1.7)
+        op.interpolate(x, size=6, mode="bilinear", align_corners=True) | F.interpolate(x, 6, None, "bilinear", True)
+        op.interpolate({FACTOR}) | F.interpolate({FACTOR})
+        """,
+    "sorting": """
+        x=["n", 6], n=(5, 2)
+        op.sort(x) | x.sort().values
+        op.argsort(x, 0, True, "int64") | x.argsort(0, True)
+        op.topk(x, 2, dtype="int64") | list(x.topk(2))
+        op.topk(x, 1, 0, "values", False) | x.topk(1, 0, largest=False).values
+        """,
+}
 
 
-def test_conv3d():
-    row = "op.conv3d(x, w, b, padding=1) | F.conv3d(x, w, b, padding=1)"
-    same(row, x=[1, 2, 4, 5, 3], w=[3, 2, 3, 3, 3], b=[3])
+def rms(x, w):
+    return x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() * w
+
+
+@pytest.mark.parametrize("table", OPERATIONS.values(), ids=OPERATIONS)
+def test_same_as_pytorch(table):
+    """Rows are an operation and PyTorch's, "ours | PyTorch's", or what both understand."""
+    head, *rows = table.strip().splitlines()
+    given = eval(f"dict({head})")
+    sizes = [{"n": n} for n in given.pop("n", [0])]
+    both = [row.strip().partition(" | ") for row in rows]
+
+    def results(texts):
+        return lambda *values: [eval(text, globals(), dict(zip(given, values, strict=True))) for text in texts]
+
+    check(results([ours for ours, _, _ in both]), results([theirs or ours for ours, _, theirs in both]), sizes, **given)
 
 
 def test_attention():
@@ -243,34 +198,6 @@ def test_attention():
         k=[1, "m", 2, 8],
         v=[1, "m", 2, 8],
         m=[1, 4, "n", "m"],
-    )
-
-
-def test_interpolate():
-    factor = 'x, scale_factor=1.7, mode="bilinear", recompute_scale_factor=True'
-    same(
-        f"""
-        op.interpolate(x, size=(8, 9)) | F.interpolate(x, (8, 9))
-        op.interpolate(x, scale_factor=2.0, mode="bilinear") | F.interpolate(x, scale_factor=2.0, mode="bilinear")
-        op.interpolate(x, None, (1.5, 3.0), "bicubic") | F.interpolate(x, None, (1.5, 3.0), "bicubic")
-        op.interpolate(x, scale_factor=1.7) | F.interpolate(x, scale_factor=1.7)
-        op.interpolate(x, size=6, mode="bilinear", align_corners=True) | F.interpolate(x, 6, None, "bilinear", True)
-        op.interpolate({factor}) | F.interpolate({factor})
-        """,
-        x=[1, 3, 4, 5],
-    )
-
-
-def test_sorting():
-    same(
-        """
-        op.sort(x) | x.sort().values
-        op.argsort(x, 0, True, "int64") | x.argsort(0, True)
-        op.topk(x, 2, dtype="int64") | list(x.topk(2))
-        op.topk(x, 1, 0, "values", False) | x.topk(1, 0, largest=False).values
-        """,
-        ({"n": 5}, {"n": 2}),
-        x=["n", 6],
     )
 
 

@@ -212,8 +212,7 @@ class Module:
 # --- StaticPlanBlockMemory --------------------------------------------------------------------------------------------
 
 
-def planned(attrs, shape='R.Tensor(("n", 4), "float32")'):
-    mod = script.from_source(f"""
+PLANNED = """
 @I.ir_module
 class Module:
     @T.prim_func
@@ -225,19 +224,26 @@ class Module:
             B[i, j] = T.exp(A[i, j])
 
     @R.function
-    def main(x: {shape}):
-        n = T.int64()
-        R.func_attr({attrs})
+    def main({params}):
+        {head}
         with R.dataflow():
-            a = R.call_tir(cls.exp, (x,), out_ty=R.Tensor((n, 4), "float32"))
-            b = R.call_tir(cls.exp, (a,), out_ty=R.Tensor((n, 4), "float32"))
-            c = R.call_tir(cls.exp, (b,), out_ty=R.Tensor((n, 4), "float32"))
-            d = R.call_tir(cls.exp, (c,), out_ty=R.Tensor((n, 4), "float32"))
-            R.output(d)
-        return d
-""")
-    before = ir.Sequential([t.ToNonDataflow(), t.RemovePurityChecking(), t.CallTIRRewrite()])(mod)
-    return t.StaticPlanBlockMemory()(before)
+            {steps}
+            R.output({results})
+        return ({results})
+"""
+
+
+def called(calls, **texts):
+    """A module that calls ``exp`` on rows of four elements, each result, its argument and the number of rows."""
+    steps = [f'{y} = R.call_tir(cls.exp, ({x},), out_ty=R.Tensor(({n}, 4), "float32"))' for y, x, n in calls]
+    mod = script.from_source(PLANNED.format(steps="\n            ".join(steps), **texts))
+    return ir.Sequential([t.ToNonDataflow(), t.RemovePurityChecking(), t.CallTIRRewrite()])(mod)
+
+
+def planned(attrs, shape='R.Tensor(("n", 4), "float32")'):
+    head = f"n = T.int64(); R.func_attr({attrs})"
+    calls = zip("abcd", "xabc", "nnnn", strict=True)
+    return t.StaticPlanBlockMemory()(called(calls, params=f"x: {shape}", head=head, results="d"))
 
 
 def storages(mod):
@@ -255,33 +261,12 @@ def test_tensors_that_do_not_live_together_share_storage():
 
 def test_sizes_are_compared_once_and_not_with_each_free_block(monkeypatch):
     names, compared, prove = "abcdefgh", [], arith.Analyzer.can_prove_equal
-    header = ", ".join(f'x{n}: R.Tensor(("{n}", 4), "float32")' for n in names)
-    steps = [
-        f"y{n}{i} = R.call_tir(cls.exp, ({f'y{n}{i - 1}' if i else f'x{n}'},), out_ty=R.Tensor(({n}, 4), 'float32'))"
-        for n in names
-        for i in range(6)
-    ]
-    body = "\n            ".join(steps)
-    mod = script.from_source(f"""
-@I.ir_module
-class Module:
-    @T.prim_func
-    def exp(a: T.handle, b: T.handle):
-        n = T.int64()
-        A = T.match_buffer(a, (n, 4), "float32")
-        B = T.match_buffer(b, (n, 4), "float32")
-        for i, j in T.grid(n, 4):
-            B[i, j] = T.exp(A[i, j])
-
-    @R.function
-    def main({header}):
-        {"; ".join(f"{n} = T.int64()" for n in names)}
-        with R.dataflow():
-            {body}
-            R.output({", ".join(f"y{n}5" for n in names)})
-        return ({", ".join(f"y{n}5" for n in names)})
-""")
-    before = ir.Sequential([t.ToNonDataflow(), t.RemovePurityChecking(), t.CallTIRRewrite()])(mod)
+    before = called(
+        [(f"y{n}{i}", f"y{n}{i - 1}" if i else f"x{n}", n) for n in names for i in range(6)],
+        params=", ".join(f'x{n}: R.Tensor(("{n}", 4), "float32")' for n in names),
+        head="; ".join(f"{n} = T.int64()" for n in names),
+        results=", ".join(f"y{n}5" for n in names),
+    )
     monkeypatch.setattr(arith.Analyzer, "can_prove_equal", lambda *a: compared.append(a) or prove(*a))
     assert len(storages(plan_memory(before))) == 2 * len(names), "two of each size, and results of their own"
     assert len(compared) <= len(names) * (len(names) - 1) // 2

@@ -86,53 +86,41 @@ def @main() { @a(Cons(True, Nil)) }
     assert str(mod["main"].ret_type) == "Option[bool]"
 
 
-def test_lets_may_refer_to_themselves():
-    assert (
-        result("""
+RESULTS = {  # programs, whose first row says what `@main` returns
+    "a let that refers to itself": """int32
 def @main(%n: int32) {
   let %sum = fn (%i) { if (less(%i, 1)) { 0 } else { add(%i, %sum(subtract(%i, 1))) } };
   %sum(%n)
-}""")
-        == "int32"
-    )
-
-
-def test_a_polymorphic_function_of_a_let():
-    text = """
+}""",
+    "a polymorphic function of a let": """(int32, bool, float32)
 def @main() {
   let %id = fn [A](%x: A) -> A { %x };
   let %same = %id;
   (%same(1), %same(True), %id(%id)(2f))
-}"""
-    assert result(text) == "(int32, bool, float32)"
-
-
-def test_a_constructor_is_a_function():
-    assert result(LIST + "def @main(%xs: List[int32]) { @map(Some, %xs) }") == "List[Option[int32]]"
-
-
-def test_a_polymorphic_function_is_an_argument():
-    text = LIST + "def @id[T](%x: T) { %x }\ndef @main(%xs: List[int32]) { @map(@id, @map(@length, Cons(%xs, Nil))) }"
-    assert result(text) == "List[int32]"
-
-
-def test_parameters_are_told_by_their_use():
-    text = """
+}""",
+    "a constructor is a function": """List[Option[int32]]
+def @main(%xs: List[int32]) { @map(Some, %xs) }""",
+    "a polymorphic function is an argument": """List[int32]
+def @id[T](%x: T) { %x }
+def @main(%xs: List[int32]) { @map(@id, @map(@length, Cons(%xs, Nil))) }""",
+    "parameters are told by their use": """Tensor[(3), bool]
 def @main(%x: Tensor[(3), float32]) {
   let %compose = fn (%f, %g) { fn (%v) { %f(%g(%v)) } };
   let %h = %compose(fn (%a) { less(%a, %a) }, fn (%p) { %p.1 });
   %h((1, %x))
-}"""
-    assert result(text) == "Tensor[(3), bool]"
-
-
-def test_elements_of_what_is_told_later():
-    text = """
+}""",
+    "elements of what is told later": """(Tensor[(2), float32], Tensor[(2), float32])
 def @main(%x: Tensor[(2), float32]) {
   let %second = fn (%t) { exp(%t.1) };
   (%second((1, %x)), ref_read(fn (%r) { %r }(ref(%x))))
-}"""
-    assert result(text) == "(Tensor[(2), float32], Tensor[(2), float32])"
+}""",
+}
+
+
+@pytest.mark.parametrize("program", RESULTS.values(), ids=RESULTS)
+def test_results_of_functions_of_functions(program):
+    expected, text = program.split("\n", 1)
+    assert result(LIST + text) == expected
 
 
 def test_nested_patterns():

@@ -1,10 +1,11 @@
 """CUDA devices, against a stand-in for the driver library. Each program runs in its own process: the driver stays."""
 
+import pytest
+
 HEAD = ""
 
-
-def test_copies_between_host_and_devices(program):
-    program("""
+PROGRAMS = {
+    "copies between host and devices": """
 for shape in [(), (7,), (3, 5), (0, 4)]:
     for dtype in ["float32", "int64", "bool", "uint8"]:
         x = (np.random.default_rng(0).standard_normal(shape) * 9).astype(dtype)
@@ -23,27 +24,18 @@ del a, b, c
 calls = log()
 assert calls.count("alloc") == calls.count("free") == 48, calls
 assert calls.count("retain") == 2 and "peer" in calls and "d2d" in calls and calls[-1] == "free"
-""")
-
-
-def test_bfloat16_comes_back(program):
-    program("""
+""",
+    "bfloat16 comes back": """
 import ml_dtypes
 x = np.arange(5).astype(ml_dtypes.bfloat16)
 np.testing.assert_array_equal(rt.tensor(x, device=dev).numpy(), x)
-""")
-
-
-def test_setting_elements_reaches_the_device(program):
-    program("""
+""",
+    "setting elements reaches the device": """
 a = rt.tensor(np.zeros((2, 3), "float32"), device=dev)
 a[1, 2] = 5
 assert a.numpy()[1, 2] == 5 and a.numpy().sum() == 5
-""")
-
-
-def test_streams(program):
-    program("""
+""",
+    "streams": """
 s = dev.create_raw_stream()
 dev.set_raw_stream(s)
 a = rt.tensor(np.ones(3, "float32"), device=dev)
@@ -55,27 +47,27 @@ calls = [c for c in log() if c.startswith(("h2d", "d2h", "stream", "unstream"))]
 assert calls == ["stream", "h2d@stream", "h2d", "unstream", "d2h"], calls
 with pytest.raises(ValueError, match="no streams"):
     rt.cpu().create_raw_stream()
-""")
-
-
-def test_attributes(program):
-    program("""
+""",
+    "attributes": """
 assert dev.exist and rt.cuda(1).exist and not rt.cuda(2).exist
 assert dev.compute_version == "9.0" and dev.max_threads_per_block == 1024 and dev.warp_size == 32
 assert rt.cuda(1).multi_processor_count == 5 and rt.cuda(1).total_global_memory == 2 << 30
 assert dev.device_name == "Stand-in 0" and rt.cuda(2).device_name is None and rt.cpu().warp_size is None
-""")
-
-
-def test_errors_say_what_is_wrong(program):
-    program("""
+""",
+    "errors say what is wrong": """
 with pytest.raises(Exception, match="no device cuda:2; the driver has 2"):
     rt.empty((3,), "float32", rt.cuda(2))
 with pytest.raises(MemoryError, match="out of memory"):
     rt.empty((1 << 31,), "uint8", dev)
 with pytest.raises(Exception, match="strided"):
     rt.from_dlpack(np.ones((4, 4), "float32").T).copyto(dev)
-""")
+""",
+}
+
+
+@pytest.mark.parametrize("text", PROGRAMS.values(), ids=PROGRAMS)
+def test_programs(text, program):
+    program(text)
 
 
 def test_without_a_driver(program):

@@ -1,5 +1,7 @@
 """Virtual threads: the values are those of threads that run one after another; shared work is done once."""
 
+import ast
+
 import numpy as np
 import pytest
 
@@ -64,9 +66,8 @@ for v in T.thread_binding(4, thread="vthread"):
     assert all(n.kind == tir.ForKind.UNROLLED for n in loops[1::2])
 
 
-def test_what_follows_from_something_different_differs():
-    """S differs because P does, Q because the test around its store does."""
-    func = check("""
+PROGRAMS = {  # the first row says what is allocated once virtual threads are loops
+    "S differs because P does, Q because the test around its store does": """{"S": [4, 1], "P": [4, 1], "Q": [4, 1]}
 for v in T.thread_binding(4, thread="vthread.x"):
     P = T.alloc_buffer((1,))
     S = T.alloc_buffer((1,))
@@ -78,31 +79,44 @@ for v in T.thread_binding(4, thread="vthread.x"):
         P[0] = A[v, i]
         S[0] = P[0] * 3.0
         B[v, i] = S[0] + Q[0]
-""")
-    assert allocated(func) == {"S": [4, 1], "P": [4, 1], "Q": [4, 1]}
-
-
-def test_loops_whose_length_differs_run_inside():
-    func = check("""
+""",
+    "loops whose length differs run inside": """{"S": [4, 1]}
 for v in T.thread_binding(4, thread="vthread"):
     S = T.alloc_buffer((1,))
     S[0] = 0.0
     for i in range(v + 1):
         S[0] = S[0] + A[v, i]
     B[v, 0] = S[0]
-""")
-    assert allocated(func) == {"S": [4, 1]}
-
-
-def test_bound_values_and_conditions():
-    check("""
+""",
+    "bound values and conditions": """{}
 for v in T.thread_binding(4, thread="vthread"):
     for i in range(8):
         k: T.int32 = v * 2
         if i < n:
             if k < 5:
                 B[v, i] = A[v, i] + T.Cast("float32", k)
-""")
+""",
+    "nested threads": """{"S": [2, 2, 1]}
+for u in T.thread_binding(2, thread="vthread.x"):
+    for v in T.thread_binding(2, thread="vthread.y"):
+        S = T.alloc_buffer((1,))
+        for i in range(8):
+            S[0] = A[u * 2 + v, i]
+            B[u * 2 + v, i] = S[0]
+""",
+    "a number of threads known at run time": """{"S": [1]}
+for v in T.thread_binding(n, thread="vthread"):
+    S = T.alloc_buffer((1,))
+    S[0] = A[v, 0]
+    B[v, 1] = S[0]
+""",
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_memory_of_what_differs_between_threads(program):
+    sizes, text = program.split("\n", 1)
+    assert allocated(check(text)) == ast.literal_eval(sizes)
 
 
 def test_a_sum_in_memory_from_outside_is_repeated():
@@ -115,34 +129,12 @@ for v in T.thread_binding(4, thread="vthread"):
     assert sum(isinstance(n, tir.For) for n in walk(func.body)) == 1
 
 
-def test_nested_threads():
-    func = check("""
-for u in T.thread_binding(2, thread="vthread.x"):
-    for v in T.thread_binding(2, thread="vthread.y"):
-        S = T.alloc_buffer((1,))
-        for i in range(8):
-            S[0] = A[u * 2 + v, i]
-            B[u * 2 + v, i] = S[0]
-""")
-    assert allocated(func) == {"S": [2, 2, 1]}
-
-
 def test_many_threads_stay_a_loop():
     func = check("""
 for v in T.thread_binding(32, thread="vthread"):
     B[v // 8, v % 8] = A[v // 8, v % 8]
 """)
     assert [n.kind for n in walk(func.body) if isinstance(n, tir.For)] == [tir.ForKind.SERIAL]
-
-
-def test_a_number_of_threads_known_at_run_time():
-    func = check("""
-for v in T.thread_binding(n, thread="vthread"):
-    S = T.alloc_buffer((1,))
-    S[0] = A[v, 0]
-    B[v, 1] = S[0]
-""")
-    assert allocated(func) == {"S": [1]}
 
 
 def test_memory_that_calls_get_stays_as_it_is():

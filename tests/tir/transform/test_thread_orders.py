@@ -170,10 +170,8 @@ def f(A: T.Buffer((16, 16), 'float32'), B: T.Buffer((16, 16), 'float32')):
     assert len(barriers(apply(transform.ThreadSync("shared"), func)["main"])) == count
 
 
-def test_stores_that_are_written_out_need_none_between():
-    func = script.from_source("""
-@T.prim_func
-def f(A: T.Buffer((64,), 'float32'), B: T.Buffer((64,), 'float32')):
+BETWEEN = {
+    "stores that are written out need none between": """
     for t in T.thread_binding(16, thread='threadIdx.x'):
         S = T.alloc_buffer((64,), 'float32', scope='shared')
         S[t] = A[t]
@@ -181,8 +179,21 @@ def f(A: T.Buffer((64,), 'float32'), B: T.Buffer((64,), 'float32')):
         S[t * 2 + 32] = A[t]
         S[t * 2 + 33] = A[t]
         B[t] = S[63 - t]
-""")
-    assert len(barriers(apply(transform.ThreadSync("shared"), func)["main"])) == 1
+""",
+    "indices alike but for their variables: the second read is another thread's": """
+    for y in T.thread_binding(4, thread='threadIdx.y'):
+        for x in T.thread_binding(4, thread='threadIdx.x'):
+            S = T.alloc_buffer((16,), 'float32', scope='shared')
+            S[y * 4 + x] = A[y * 4 + x]
+            B[y * 4 + x] = S[x * 4 + y] + S[y * 4 + x]
+""",
+}
+
+
+@pytest.mark.parametrize("body", BETWEEN.values(), ids=BETWEEN)
+def test_one_barrier_stands_between_stores_and_loads(body):
+    text = f"@T.prim_func\ndef f(A: T.Buffer((64,), 'float32'), B: T.Buffer((64,), 'float32')):{body}"
+    assert len(barriers(apply(transform.ThreadSync("shared"), script.from_source(text))["main"])) == 1
 
 
 @pytest.mark.parametrize(("target", "blocks"), [("cuda", 1), ("cuda", 1 << 30), ("webgpu", 1)])
@@ -201,17 +212,3 @@ def test_products_whose_tiles_are_staged(target, blocks, monkeypatch):
     run(kernel, memory, random.Random(0))
     found = [memory[names[2]][i] for i in range(n * m)]
     np.testing.assert_array_equal(np.array(found).reshape(n, m), x @ y)
-
-
-def test_accesses_by_other_threads_are_not_taken_for_one():
-    """Indices alike but for their variables: the second read is another thread's."""
-    func = script.from_source("""
-@T.prim_func
-def f(A: T.Buffer((16,), 'float32'), B: T.Buffer((16,), 'float32')):
-    for y in T.thread_binding(4, thread='threadIdx.y'):
-        for x in T.thread_binding(4, thread='threadIdx.x'):
-            S = T.alloc_buffer((16,), 'float32', scope='shared')
-            S[y * 4 + x] = A[y * 4 + x]
-            B[y * 4 + x] = S[x * 4 + y] + S[y * 4 + x]
-""")
-    assert len(barriers(apply(transform.ThreadSync("shared"), func)["main"])) == 1

@@ -34,12 +34,16 @@ def _float(e: ir.FloatImm, s: FunctionEmitter) -> str:
     return float_constant(e.value, e.dtype)
 
 
-def _arithmetic(e: Any, s: FunctionEmitter, float_op: str, int_op: str) -> str:
-    dt = ir.DataType(e.a.dtype)
+_ARITHMETIC = {ir.Add: "add", ir.Sub: "sub", ir.Mul: "mul", ir.Div: "div"}
+
+
+@EXPR.on(ir.Add, ir.Sub, ir.Mul)
+def _arithmetic(e: Any, s: FunctionEmitter) -> str:
+    dt, name = ir.DataType(e.a.dtype), _ARITHMETIC[type(e)]
     if dt.is_float and dt.bits < 32:
         return through_float32(e, s)
     a, b, t = s.expr(e.a), s.expr(e.b), llvm_type(dt)
-    return s.value(f"{float_op} contract {t} {a}, {b}" if dt.is_float else f"{int_op} {t} {a}, {b}")
+    return s.value(f"f{name} contract {t} {a}, {b}" if dt.is_float else f"{name} {t} {a}, {b}")
 
 
 def through_float32(e: ir.BinaryOp, s: FunctionEmitter) -> str:
@@ -49,21 +53,6 @@ def through_float32(e: ir.BinaryOp, s: FunctionEmitter) -> str:
     if isinstance(e, (ir.Min, ir.Max)) and ir.DataType(e.dtype).code == "bfloat":  # one of the two
         return shorten(s, s.expr(result), ir.DataType(e.dtype).lanes)
     return s.expr(result if ir.DataType(result.dtype).code == "bool" else ir.Cast(e.dtype, result))
-
-
-@EXPR.on(ir.Add)
-def _add(e: ir.Add, s: FunctionEmitter) -> str:
-    return _arithmetic(e, s, "fadd", "add")
-
-
-@EXPR.on(ir.Sub)
-def _sub(e: ir.Sub, s: FunctionEmitter) -> str:
-    return _arithmetic(e, s, "fsub", "sub")
-
-
-@EXPR.on(ir.Mul)
-def _mul(e: ir.Mul, s: FunctionEmitter) -> str:
-    return _arithmetic(e, s, "fmul", "mul")
 
 
 # --- integer division -------------------------------------------------------------------------------------------------
@@ -165,7 +154,7 @@ def _floor(e: Any, a: str, b: str, s: FunctionEmitter, quotient: bool) -> str:
 @EXPR.on(ir.Div)
 def _div(e: ir.Div, s: FunctionEmitter) -> str:
     if ir.DataType(e.dtype).is_float:
-        return _arithmetic(e, s, "fdiv", "sdiv")
+        return _arithmetic(e, s)
     return _divide(e, s, floor=False, quotient=True)
 
 
@@ -229,14 +218,18 @@ def _float_remainder(e: Any, s: FunctionEmitter) -> tuple[str, str]:
 # --- choices ----------------------------------------------------------------------------------------------------------
 
 
-def _extreme(e: Any, s: FunctionEmitter, fcmp: str, signed: str) -> str:
+_EXTREMES = {ir.Min: ("ogt", "min"), ir.Max: ("olt", "max")}
+
+
+@EXPR.on(*_EXTREMES)
+def _extreme(e: Any, s: FunctionEmitter) -> str:
+    fcmp, name = _EXTREMES[type(e)]
     a, b, t, dt = s.expr(e.a), s.expr(e.b), llvm_type(e.dtype), ir.DataType(e.dtype)
     cond = condition_type(dt)
     if not dt.is_float:
         if dt.code == "bool":
             return s.value(f"{'or' if isinstance(e, ir.Max) else 'and'} {t} {a}, {b}")
-        name = signed.replace("s", "u", 1) if dt.code == "uint" else signed
-        return s.intrinsic(f"llvm.{name}.{suffix(dt)}", t, [(t, a), (t, b)])
+        return s.intrinsic(f"llvm.{'u' if dt.code == 'uint' else 's'}{name}.{suffix(dt)}", t, [(t, a), (t, b)])
     if dt.bits < 32:
         return through_float32(e, s)
     if _is_number(e.a):  # the variable side comes first, so that its NaN survives
@@ -244,7 +237,7 @@ def _extreme(e: Any, s: FunctionEmitter, fcmp: str, signed: str) -> str:
     if _is_number(e.a) or _is_number(e.b):
         return s.value(f"select {cond} {s.value(f'fcmp {fcmp} {t} {a}, {b}')}, {t} {b}, {t} {a}")
     # x86 tests the first operand for NaN apart; the second, which passes through, is the accumulator of a reduction
-    name = f"llvm.{'maximum' if isinstance(e, ir.Max) else 'minimum'}.{suffix(dt)}"
+    name = f"llvm.{name}imum.{suffix(dt)}"
     s.module.declare(name, f"declare {t} @{name}({t}, {t})")
     return s.value(f"call nsz {t} @{name}({t} {b}, {t} {a})")
 
@@ -252,16 +245,6 @@ def _extreme(e: Any, s: FunctionEmitter, fcmp: str, signed: str) -> str:
 def _is_number(e: ir.PrimExpr) -> bool:
     value = e.value if isinstance(e, ir.Broadcast) else e
     return isinstance(value, ir.FloatImm) and value.value == value.value
-
-
-@EXPR.on(ir.Min)
-def _min(e: ir.Min, s: FunctionEmitter) -> str:
-    return _extreme(e, s, "ogt", "smin")
-
-
-@EXPR.on(ir.Max)
-def _max(e: ir.Max, s: FunctionEmitter) -> str:
-    return _extreme(e, s, "olt", "smax")
 
 
 _COMPARE = {
