@@ -242,7 +242,9 @@ def test_deep_programs_are_refused():
     refuses(weft.WeftError, "", weft.script.from_source, f"{head}        y = {text}\n        return y\n")
 
 
-@pytest.mark.parametrize("given", [None, 3, "text", [], object(), torch.nn.Linear(1, 1), len], ids=lambda v: type(v).__name__)
+@pytest.mark.parametrize(
+    "given", [None, 3, "text", [], object(), torch.nn.Linear(1, 1), len], ids=lambda v: type(v).__name__
+)
 def test_doors_are_closed_to_what_is_no_program(given):
     for door in (weft.compile, weft.build, weft.lower, relax.build, relay.build, from_onnx, from_exported_program):
         refuses(weft.WeftError, "", door, given)

@@ -434,7 +434,7 @@ class FirstAnswer(OnnxCall):
             return [weft.runtime.tensor(r) for r in results]
 
         session = weft.Session.__new__(weft.Session)  # as one is whose model another process compiles
-        session._compiled, session._texts = None, None
+        session._compiled, session._texts, session._shown = None, None, []
         session._expect([TensorInfo(*i) for i in program.inputs], program.output_names)
         session._call = session._plain = answer
         return session

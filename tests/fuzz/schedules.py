@@ -405,7 +405,7 @@ def _same_depth(sch: tir.Schedule, r: random.Random, mine: list[LoopRV], names: 
 
 def _layout(sch: tir.Schedule, r: random.Random, block: str) -> None:
     where = _buffer(r)
-    if any(b is buffer_at(sch.state.realize(block).block, where, "test") for _, b in sch.func.buffer_map):
+    if any(b is buffer_at(sch.state.realize(block).block, where) for _, b in sch.func.buffer_map):
         return  # would change what the function takes
     sch.transform_layout(block, where, _index_map(sch, r, block, where))
 

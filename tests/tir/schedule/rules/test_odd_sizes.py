@@ -325,3 +325,12 @@ def test_few_columns_are_reduced_several_rows_at_a_time(operator, columns, rows,
     text = get_source(default_schedule(func, WIDE), WIDE, "ll")
     assert columns > 8 or "gather" not in text
     assert columns > 8 or rows < 64 or "load <16 x float>" in text
+
+
+@EITHER
+@pytest.mark.parametrize("channels", [6, 12, 16, 128])
+def test_rows_whose_divisors_are_known_have_no_rests(channels, target):
+    x = te.placeholder((1, 8, te.size_var("w", "int64"), channels), name="x")
+    func = te.create_prim_func([x, topi.nn.pool2d(x, (4, 1), (4, 1), 1, (0, 0, 0, 0), "avg", layout="NHWC")])
+    data = np.random.default_rng(channels).standard_normal((1, 8, 5, channels)).astype(np.float32)
+    agrees(func, data.astype(np.float64).reshape(1, 2, 4, 5, channels).mean(2), data, target=target)

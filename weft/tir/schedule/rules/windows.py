@@ -130,13 +130,16 @@ def _moved(block: Block) -> int:
 
 
 def _unknown_strips(n: PrimExpr, lanes: int, together: int, masked: bool) -> list[tuple[PrimExpr | None, int]]:
-    """Cut a row of unknown length: what is left behind whole vectors in halves while they are vectors, or in a mask."""
-    if masked:
-        return [(n // lanes * lanes, lanes), (None, lanes)]
+    """Cut a row of unknown length: what is left behind whole vectors in halves while they are vectors, or in a mask.
+
+    Nothing is left behind tiles of which the row is known to be a multiple.
+    """
     halves = [lanes >> i for i in range(lanes.bit_length()) if i == 0 or lanes >> i >= _SHORTEST]
-    tiles = list(dict.fromkeys([together * lanes, *halves]))
-    ends = [int64(0), *(n // t * t for t in tiles)]
-    return [*((b - a, t) for a, b, t in zip(ends, ends[1:], tiles, strict=False)), (None, 1)]
+    tiles = [lanes, lanes] if masked else list(dict.fromkeys([together * lanes, *halves, 1]))
+    known = Analyzer().modular_set(n)
+    last = next((i for i, t in enumerate(tiles) if known.coeff % t == known.base % t == 0), len(tiles) - 1)
+    ends = [int64(0), *(n // t * t for t in tiles[:last])]
+    return [*((b - a, t) for a, b, t in zip(ends, ends[1:], tiles, strict=False)), (None, tiles[last])]
 
 
 def _strips(n: int, lanes: int, together: int) -> list[tuple[int, int]]:
