@@ -330,7 +330,14 @@ def test_few_columns_are_reduced_several_rows_at_a_time(operator, columns, rows,
 @EITHER
 @pytest.mark.parametrize("channels", [6, 12, 16, 128])
 def test_rows_whose_divisors_are_known_have_no_rests(channels, target):
-    x = te.placeholder((1, 8, te.size_var("w", "int64"), channels), name="x")
-    func = te.create_prim_func([x, topi.nn.pool2d(x, (4, 1), (4, 1), 1, (0, 0, 0, 0), "avg", layout="NHWC")])
-    data = np.random.default_rng(channels).standard_normal((1, 8, 5, channels)).astype(np.float32)
-    agrees(func, data.astype(np.float64).reshape(1, 2, 4, 5, channels).mean(2), data, target=target)
+    n, w = (te.size_var(name, "int64") for name in "nw")
+    high, one, c = (tir.const(size, "int64") for size in (4, 1, channels))
+    x = te.placeholder((n, high, w // 4 + 1, c), name="x")
+    axes = [te.reduce_axis((0, size)) for size in (high, one)]
+    y = te.compute(
+        (n, one, w // 4 + 1, c), lambda b, i, j, c: te.sum(x[b, i * 4 + axes[0], j + axes[1], c], axes), name="y"
+    )
+    data = np.random.default_rng(channels).standard_normal((3, 4, 5, channels)).astype(np.float32)
+    found = np.full((3, 1, 5, channels), 7, np.float32)
+    native(te.create_prim_func([x, y, w]), target)(data, found, 17)
+    np.testing.assert_allclose(found, data.astype(np.float64).sum(1, keepdims=True), atol=1e-5)
