@@ -367,19 +367,17 @@ def _has_odd_groups(s: _Layouts, shape: Sequence[int], groups: int, apart: bool)
 
 
 def _each_group(s: _Layouts, call: ir.Call, group: int, bb: BlockBuilder) -> ir.Call:
-    """Compute each group of a convolution by itself, from its channels to its part of the result."""
-    weight, groups = call.args[1].data.numpy(), call.attrs["groups"]  # type: ignore[union-attr]
-    data, axis = s.factor(s.to_last(call.args[0], bb), group, bb), weight.ndim - 1
-    parts = []
-    for i, kernel in enumerate(np.split(weight, groups)):
-        c, panel, sizes = kernel.shape[1], _panel(s, len(kernel)), _letters(weight.ndim)
-        own = bb.emit(make_call("strided_slice")(data, axes=[axis], begin=[i * c], end=[(i + 1) * c]))
+    """Compute each group of a convolution by itself, channels last."""
+    rank = len(panels.known_shape(call.args[1]))
+    sizes, data = _letters(rank), s.factor(s.to_last(call.args[0], bb), group, bb)
+
+    def packed(kernel: np.ndarray) -> tuple[np.ndarray, dict[str, str]]:
+        panel = _panel(s, len(kernel))
         form = f"O{sizes}I{panel}o" + (f"{group}i" if group > 1 else "")
         layouts = {"data_layout": f"N{sizes}C", "out_layout": f"N{sizes}C", "kernel_layout": form}
-        attrs = call.attrs.with_(groups=1, channels=len(kernel), **layouts)
-        packed = ir.constant(panels.pack_conv_weight(kernel, panel, group))
-        parts.append(bb.emit(ir.Call(call.op, (own, packed), attrs, span=call.span)))
-    return ir.Call(ir.Op.get("relax.concat"), (ir.Tuple(tuple(parts)),), ir.Attrs.of(axis=axis))
+        return panels.pack_conv_weight(kernel, panel, group), layouts
+
+    return panels.each_group(call, data, rank - 1, packed, bb)
 
 
 def _with_padding(s: _Layouts, call: ir.Call) -> tuple[ir.Call, ir.Attrs]:

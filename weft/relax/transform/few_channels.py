@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.ir import Call, Constant, Expr, PrimExpr, Tuple, as_int, constant, int64
+from weft.ir import Call, Constant, Expr, PrimExpr, as_int, constant, int64
 from weft.machine import Machine
 from weft.op import make_call, simplify
 from weft.relax.transform import panels
@@ -76,18 +76,7 @@ def channels_first(
     if (groups == 1 and channels <= few) or (stays and 1 in (groups, depth)):
         return call
     each = stays and groups <= MOST_GROUPS_OF_WINDOWS and isinstance(call.args[1], Constant)
-    return _each_group(call, groups, bb) if each else None
-
-
-def _each_group(call: Call, groups: int, bb: BlockBuilder) -> Call:
-    """Emit the convolution of each group, from its channels to its part of the result."""
-    parts = []
-    for i, kernel in enumerate(np.split(call.args[1].data.numpy(), groups)):  # type: ignore[attr-defined]
-        channels, depth = kernel.shape[:2]
-        own = bb.emit(make_call("strided_slice")(call.args[0], axes=[1], begin=[i * depth], end=[(i + 1) * depth]))
-        attrs = call.attrs.with_(groups=1, channels=channels)
-        parts.append(bb.emit(Call(call.op, (own, constant(aligned(kernel))), attrs, span=call.span)))
-    return make_call("concat")(Tuple(tuple(parts)), axis=1)
+    return panels.each_group(call, call.args[0], 1, lambda kernel: (aligned(kernel), {}), bb) if each else None
 
 
 def _lanes_are_pixels(machine: Machine, call: Call, taps: int, has_last: bool) -> bool:

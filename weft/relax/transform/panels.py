@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 import numpy as np
@@ -96,6 +96,27 @@ def pack_conv_weight(kernel: np.ndarray, panel: int, group: int = 1) -> np.ndarr
     apart = padded.reshape(-1, panel, padded.shape[1] // group, group, *sizes)
     groups = apart.transpose(0, *range(4, apart.ndim), 2, 1, 3)
     return runtime.aligned(groups).reshape(*groups.shape[:-2], panel * group)
+
+
+def each_group(
+    call: ir.Call,
+    data: ir.Expr,
+    axis: int,
+    packed: Callable[[np.ndarray], tuple[np.ndarray, Mapping[str, str]]],
+    bb: BlockBuilder,
+) -> ir.Call:
+    """Emit the convolution of each group, from its channels of `data` to its part of the result.
+
+    Channels lie along `axis`; `packed` gives a group's kernel as it is to lie in memory, and the layouts of all.
+    """
+    weight: ir.Constant = call.args[1]  # type: ignore[assignment]
+    parts = []
+    for i, kernel in enumerate(np.split(weight.data.numpy(), call.attrs["groups"])):
+        depth, (own_weight, layouts) = kernel.shape[1], packed(kernel)
+        own = bb.emit(op.make_call("strided_slice")(data, axes=[axis], begin=[i * depth], end=[(i + 1) * depth]))
+        attrs = call.attrs.with_(groups=1, channels=len(kernel), **layouts)
+        parts.append(bb.emit(ir.Call(call.op, (own, ir.constant(own_weight)), attrs, span=call.span)))
+    return ir.Call(ir.Op.get("relax.concat"), (ir.Tuple(tuple(parts)),), ir.Attrs.of(axis=axis))
 
 
 def _convenient(panels: int) -> int:
