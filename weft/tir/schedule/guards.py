@@ -7,21 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from weft.ir import (
-    LE,
-    LT,
-    Add,
-    CallIntrin,
-    FloatImm,
-    IntImm,
-    Mul,
-    PrimExpr,
-    Var,
-    all_of,
-    find,
-    structural_equal,
-    substitute,
-)
+from weft import ir
+from weft.ir import LE, LT, Add, CallIntrin, FloatImm, IntImm, Mul, PrimExpr, Var
 from weft.tir.analysis.access import evaluate_interval
 from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers_of, reduce_vars, writes_buffer
 from weft.tir.analysis.structure import conjuncts, iter_values_of, replace_node, used_vars
@@ -66,7 +53,7 @@ def skip_zeros(state: ScheduleState, name: str) -> None:
             return
         tests = _stored_guard(state, realize, guarded)
         if tests:
-            guard = all_of(realize.predicate, *[t.holds for t in tests])
+            guard = ir.all_of(realize.predicate, *[t.holds for t in tests])
             state.replace(realize, replace_node(realize, predicate=guard))
             _leave_unread(state, tests[0].maker)
             return
@@ -87,15 +74,15 @@ def _leave_unread(state: ScheduleState, maker: Block) -> None:
     left: list[PrimExpr] | None = None
     for reader in consumers_of(maker, state.root):
         store = reader.block.body
-        loads = [x for x in find(store, BufferLoad) if any(x.buffer is r.buffer for r in maker.writes)]
+        loads = [x for x in ir.find(store, BufferLoad) if any(x.buffer is r.buffer for r in maker.writes)]
         tests = _stored_guard(state, reader, loads[0]) if len(loads) == 1 else []
         kept = conjuncts(reader.predicate)
-        known = [t.condition for t in tests if t.decides and any(structural_equal(t.holds, k) for k in kept)]
+        known = [t.condition for t in tests if t.decides and any(ir.structural_equal(t.holds, k) for k in kept)]
         left = known if left is None else [c for c in left if c in known]
-    if left:
+    if left and not any(state.is_argument(w.buffer) for w in maker.writes):  # those the caller reads
         realize = state.realize(maker.name_hint)
-        inside = substitute(all_of(*left), iter_values_of(realize))
-        state.replace(realize, replace_node(realize, predicate=all_of(realize.predicate, inside)))
+        inside = ir.substitute(ir.all_of(*left), iter_values_of(realize))
+        state.replace(realize, replace_node(realize, predicate=ir.all_of(realize.predicate, inside)))
 
 
 def _stored_guard(state: ScheduleState, realize: BlockRealize, factor: PrimExpr) -> list[_Test]:
@@ -108,13 +95,13 @@ def _stored_guard(state: ScheduleState, realize: BlockRealize, factor: PrimExpr)
     if made is None or guard is None:
         return []
     values, summed = iter_values_of(realize), set(reduce_vars(realize.block))
-    at = {i: substitute(x, values) for i, x in zip(made.indices, factor.indices, strict=True) if isinstance(i, Var)}
+    at = {i: ir.substitute(x, values) for i, x in zip(made.indices, factor.indices, strict=True) if isinstance(i, Var)}
     loops, reducing = state.loops_of(realize.block.name_hint), used_vars(*(x for v, x in values.items() if v in summed))
     first = next((i for i, x in enumerate(loops) if x.loop_var in reducing), len(loops))
     domains = {x.loop_var: (x.min, x.min + x.extent - 1) for x in loops[first:] if x.loop_var not in reducing}
     own = {iv.var for iv in makers[0].iter_vars} - set(at)
     tests = [c for c in conjuncts(guard[0]) if isinstance(c, LE | LT) and not used_vars(c) & own]
-    ends = [(c, [evaluate_interval(substitute(x, at), domains) for x in (c.a, c.b)]) for c in tests]
+    ends = [(c, [evaluate_interval(ir.substitute(x, at), domains) for x in (c.a, c.b)]) for c in tests]
     return [
         _Test(makers[0], c, a[0] <= b[1] if isinstance(c, LE) else a[0] < b[1], a[0] is a[1] and b[0] is b[1])
         for c, (a, b) in ends

@@ -112,6 +112,18 @@ def test_taps_that_read_only_padding_are_left_out(sizes):
         agrees(scheduled, exact, a, b, atol=1e-4)
 
 
+def test_padding_that_is_a_result_is_whole():
+    x, w = te.placeholder((1, 3, 5, 16), name="x"), te.placeholder((1, 3, 3, 16, 16), name="w")
+    sums = conv(x, w, 1, 4, 4, 1, "NHWC", "OHWI16o", channels=16)
+    schedule = tir.Schedule(te.create_prim_func([x, w, sums.op.input_tensors[0], sums]))
+    block = schedule.get_sblock("T_conv")
+    schedule.decompose_reduction(block, schedule.get_loops(block)[4])
+    schedule.skip_zeros(schedule.get_sblock("T_conv_update"))
+    data, found = np.ones((1, 3, 5, 16), np.float32), np.full((1, 11, 13, 16), 7, np.float32)
+    native(schedule.func, None)(data, np.ones((1, 3, 3, 16, 16), np.float32), found, np.empty_like(data))
+    np.testing.assert_array_equal(found, np.pad(data, ((0, 0), (4, 4), (4, 4), (0, 0))))
+
+
 @pytest.mark.parametrize(("outer", "copied"), [(1, False), (4, True)])
 def test_rows_around_those_of_tiles_read_a_copy_too(outer, copied):
     a, b = te.placeholder((outer, 1, 28, 128), name="a"), te.placeholder((2, 128, 128), name="b")
