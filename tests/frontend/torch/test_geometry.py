@@ -184,3 +184,14 @@ def test_layers_of_two_inputs():
     call.layer = layer
     inputs = [tuple(torch.randn(*sizes, n) for n in (4, 6)) for sizes in ((5, 2), (1, 7))]
     check(call, *inputs, dynamic=({0: Dim.AUTO, 1: Dim.AUTO}, ({0: Dim.AUTO, 1: Dim.AUTO},)))
+
+
+@pytest.mark.parametrize(
+    ("dim", "start", "end"), [(0, 1, 3), (1, -3, 9), (-1, 2, -1), (1, 0, 99), (1, 7, 9), (0, 2, 2)]
+)
+def test_slices_are_set_without_looking_places_up(dim, start, end):
+    x = torch.randn(3, 5, 7)
+    length = len(range(*slice(start, end).indices(x.shape[dim])))
+    src = torch.randn([length if d == dim % 3 else n for d, n in enumerate(x.shape)])
+    mod = check(Call(lambda x, y: (x.slice_scatter(y, dim, start, end), F.pad(x, (2, 1), mode="circular"))), (x, src))
+    assert "take" not in str(mod)
