@@ -52,7 +52,9 @@ def test_symbolic():
 
 
 def test_a_group_is_one_row():
-    lowered = lower(scheduled((2, 64, 8, 8), 64, 8), TARGET)
+    func = scheduled((2, 64, 8, 8), 64, 8)
+    assert isinstance(func.root.body, tir.For), "and one loop has its sum, its variance and its results"
+    lowered = lower(func, TARGET)
     rows = [s for s in ir.walk(lowered.body) if isinstance(s, tir.For) and s.kind == tir.ForKind.PARALLEL]
     serial = [s for s in ir.walk(lowered.body) if isinstance(s, tir.For)]
     assert int((rows or serial)[0].extent) == 16

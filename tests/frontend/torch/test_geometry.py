@@ -9,6 +9,8 @@ from torch.nn import functional as F
 from tests.frontend.torch.programs import Call, check
 from weft.error import ModelImportError
 
+OPEN = ({i: Dim.AUTO for i in range(4)},)
+
 
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 def test_bags_of_any_number(mode):
@@ -86,9 +88,7 @@ def test_operators_by_their_other_names():
 def test_resizes_by_a_factor_of_open_dimensions():
     """The size of the result is computed in float64, and cut."""
     function = Call(lambda x: F.interpolate(x, scale_factor=(0.7, 1.3), mode="bilinear"))
-    check(
-        function, (torch.randn(2, 3, 13, 11),), (torch.randn(1, 2, 10, 30),), dynamic=({i: Dim.AUTO for i in range(4)},)
-    )
+    check(function, (torch.randn(2, 3, 13, 11),), (torch.randn(1, 2, 10, 30),), dynamic=OPEN)
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
@@ -101,12 +101,7 @@ def test_resizes_that_cover_what_they_shrink(mode):
             F.interpolate(x.double(), (3, x.shape[3] // 2), mode=mode, antialias=True),
         )
 
-    check(
-        Call(function),
-        (torch.randn(2, 3, 13, 11),),
-        (torch.randn(1, 2, 20, 9),),
-        dynamic=({i: Dim.AUTO for i in range(4)},),
-    )
+    check(Call(function), (torch.randn(2, 3, 13, 11),), (torch.randn(1, 2, 20, 9),), dynamic=OPEN)
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
@@ -120,18 +115,9 @@ def test_greatest_elements_of_windows_of_several_lengths():
     """Equal ones among them, and one that is no number."""
     x = torch.randint(0, 3, (2, 3, 7, 11)).float()
     x[0, 0, 3, 4] = torch.nan
-    check(
-        Call(
-            lambda x: (
-                *F.adaptive_max_pool2d(x, (3, 4), True),
-                *F.adaptive_max_pool1d(x[0], 5, True),
-                *F.adaptive_max_pool3d(x, (2, 1, 6), True),
-            )
-        ),
-        (x,),
-        (torch.randn(1, 2, 9, 6),),
-        dynamic=({i: Dim.AUTO for i in range(4)},),
-    )
+    in_planes = Call(lambda x: (*F.adaptive_max_pool2d(x, (3, 4), True), *F.adaptive_max_pool1d(x[0], 5, True)))
+    for call in (in_planes, Call(lambda x: F.adaptive_max_pool3d(x, (2, 1, 6), True))):
+        check(call, (x,), (torch.randn(1, 2, 9, 6),), dynamic=OPEN)
 
 
 def test_pools_that_keep_a_dimension_of_the_images():
@@ -139,9 +125,7 @@ def test_pools_that_keep_a_dimension_of_the_images():
         flat = F.adaptive_avg_pool2d(x, (None, 1)), F.adaptive_avg_pool2d(x, (None, None))
         return *flat, F.adaptive_avg_pool3d(x, (None, 2, None))
 
-    check(
-        Call(pooled), (torch.randn(2, 3, 7, 5),), (torch.randn(4, 2, 6, 9),), dynamic=({i: Dim.AUTO for i in range(4)},)
-    )
+    check(Call(pooled), (torch.randn(2, 3, 7, 5),), (torch.randn(4, 2, 6, 9),), dynamic=OPEN)
 
 
 @pytest.mark.parametrize("dynamic", [None, ({2: Dim.AUTO, 3: Dim.AUTO},)])
@@ -184,3 +168,12 @@ def test_layers_of_two_inputs():
     call.layer = layer
     inputs = [tuple(torch.randn(*sizes, n) for n in (4, 6)) for sizes in ((5, 2), (1, 7))]
     check(call, *inputs, dynamic=({0: Dim.AUTO, 1: Dim.AUTO}, ({0: Dim.AUTO, 1: Dim.AUTO},)))
+
+
+@pytest.mark.parametrize(("dim", "start", "end"), [(0, 1, 3), (1, -3, 9), (-1, 2, -1), (1, 0, 9), (1, 7, 9), (0, 2, 2)])
+def test_slices_are_set_without_looking_places_up(dim, start, end):
+    x = torch.randn(3, 5, 7)
+    length = len(range(*slice(start, end).indices(x.shape[dim])))
+    src = torch.randn([length if d == dim % 3 else n for d, n in enumerate(x.shape)])
+    mod = check(Call(lambda x, y: (x.slice_scatter(y, dim, start, end), F.pad(x, (2, 1), mode="circular"))), (x, src))
+    assert "take" not in str(mod)

@@ -5,6 +5,9 @@ import pytest
 
 import weft
 from weft import relax
+from weft.error import IndexOutOfRange
+from weft.ir import Call, find
+from weft.relax.core_ops import is_op
 
 
 def chain(steps, step):
@@ -41,3 +44,30 @@ def test_short_chains_are_one_kernel():
     mod = relax.get_pipeline("zero")(chain(8, doubled))
     calls = [b for block in mod["main"].body.blocks for b in block.bindings]
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("n", [0, 1, 37])
+def test_rows_that_go_to_one_place_are_one_kernel(n):
+    """As messages in a graph: the index of a row is repeated for its elements, nowhere stored, and checked once."""
+    x, i, u = (
+        relax.Var(name, relax.TensorType(shape, dtype))
+        for name, shape, dtype in (("x", (9, 5), "float32"), ("i", (n,), "int64"), ("u", (n, 5), "float32"))
+    )
+    bb = relax.BlockBuilder()
+    with bb.function("main", [x, i, u]):
+        with bb.dataflow():
+            rows = bb.emit(relax.op.broadcast_to(bb.emit(relax.op.reshape(i, (n, 1))), (n, 5)))
+            out = bb.emit_output(relax.op.scatter_elements(x, rows, u, axis=0, reduction="add"))
+        bb.emit_func_output(out)
+    checked = relax.transform.check_relations()(bb.get())["main"]
+    assert n == 0 or [c.args[0].name_hint for c in find(checked, Call) if is_op(c, "index_bounds")] == ["i"]
+    compiled = weft.compile(bb.get(), "llvm")
+    assert n == 0 or "broadcast_to_scatter" in compiled.as_text()
+    vm, rng = relax.VirtualMachine(compiled, weft.cpu()), np.random.default_rng(n)
+    data, places, rows = rng.standard_normal((9, 5), "float32"), rng.integers(-9, 9, n), rng.standard_normal((n, 5))
+    exact = data.astype("float64")
+    np.add.at(exact, places, rows.astype("float32"))
+    np.testing.assert_allclose(vm["main"](data, places, rows.astype("float32")).numpy(), exact, rtol=1e-5, atol=1e-5)
+    if n:
+        with pytest.raises(IndexOutOfRange):
+            vm["main"](data, places + 18, rows.astype("float32"))

@@ -5,8 +5,9 @@ import pytest
 
 from weft import error, tir
 from weft.ir import IRModule, PassContext, structural_equal, walk
+from weft.script import from_source
 from weft.script import tir as T
-from weft.tir.transform import HoistedConditionals, HoistedLetBindings
+from weft.tir.transform import HoistedConditionals, HoistedLetBindings, hoist_if_then_else
 
 
 def hoisted(func, conditionals=HoistedConditionals.All, lets=HoistedLetBindings.All):
@@ -74,20 +75,33 @@ def test_tests_leave_their_loops():
     assert hoisted(branches, HoistedConditionals.Never) is branches
 
 
-def test_what_memory_says_stays():
-    @T.prim_func
-    def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4, 4), "float32")):
-        for i in range(4):
-            for j in range(4):
-                if A[i] > T.float32(0):
-                    B[i, j] = T.float32(1)
-
-    assert hoisted(f) is f
-
-
 def test_hoist_if_then_else_has_variants():
     with pytest.raises(error.InvalidArgument, match="unknown variant"):
         tir.transform.HoistIfThenElse("other")
     for variant in (None, "basic"):
         out = tir.transform.HoistIfThenElse(variant)(IRModule({"main": bound}))["main"]
         assert structural_equal(out, hoisted(bound, HoistedConditionals.IfElseStmt))
+
+
+@pytest.mark.parametrize(
+    ("test", "target", "columns", "noalias", "depth"),
+    [
+        ("A[i] > 0", "B[i, j]", 4, True, 1),
+        ("A[i] > 0", "B[i, j]", 4, False, 0),
+        ("A[i] > 0", "A[j]", 4, True, 0),
+        ("A[i] > 0", "B[i, j]", "n", True, 0),
+        ("j < 3 and A[i] > 0", "B[i, j]", 4, True, 0),
+    ],
+)
+def test_tests_of_memory_leave_loops_that_leave_it_alone(test, target, columns, noalias, depth):
+    func = from_source(f"""
+@T.prim_func
+def f(A: T.Buffer((4,), "int32"), B: T.Buffer((4, 4), "int32"), n: T.int32):
+    T.func_attr({{"tir.noalias": {noalias}}})
+    for i in range(4):
+        for j in range({columns}):
+            if {test}:
+                {target} = 7
+""")
+    assert depth_of_tests(hoist_if_then_else(IRModule({"main": func}))["main"]) == [depth]
+    assert hoisted(func) is func, "HoistExpression leaves all of them"

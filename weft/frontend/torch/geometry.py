@@ -83,9 +83,8 @@ def _bags(node: Node) -> Any:
         rows = node.op("multiply", rows, node.reshape(node["per_sample_weights"], [count, 1]))
     neutral = node.scalar(-np.inf if mode == 2 else 0, node.dtype)
     rows = node.op("where", node.reshape(taken, [count, 1]), rows, neutral)
-    room, wide = node.full([bags, width], neutral, node.dtype), node.reshape(bag, [count, 1])
-    wide, how = node.expand(wide, [count, width]), "max" if mode == 2 else "add"
-    out = node.op("scatter_elements", room, wide, rows, axis=0, reduction=how)
+    room, how = node.full([bags, width], neutral, node.dtype), "max" if mode == 2 else "add"
+    out = node.op("scatter_nd", room, node.reshape(bag, [count, 1]), rows, reduction=how)
     filled = node.op("maximum", node.reshape(sizes, [bags, 1]), node.scalar(1, "int64"))
     if mode == 1:
         out = node.op("divide", out, node.astype(filled, node.dtype))

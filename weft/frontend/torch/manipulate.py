@@ -159,6 +159,8 @@ def _differences(node: Node) -> Any:
 def _between(node: Node, x: Any, src: Any, axis: int, start: Dim, length: Dim, step: int) -> Any:
     """`x` with a slice replaced: gathered from the source where an index lies in the slice."""
     size = node.dims(x)[axis]
+    if isinstance(start, int) and isinstance(length, int) and step == 1:
+        return node.op("slice_scatter", x, src, *map(ir.prim_value, (start, start + length, step)), axis=axis)
     places = node.op("subtract", node.arange(size), node.tensor(start, "int64"))
     behind, before = node.scalar(0, "int64"), node.tensor(length * step, "int64")
     inside = node.op("logical_and", node.op("greater_equal", places, behind), node.op("less", places, before))
@@ -175,10 +177,10 @@ def _between(node: Node, x: Any, src: Any, axis: int, start: Dim, length: Dim, s
 def _slice_scatter(node: Node) -> Any:
     x, src = node["self"], node.astype(node["src"], node.dtype)
     axis = node.axis(node["dim"], len(x.ty.shape))
+    start, _ = _bounds(node, x, axis)
     length = node.dims(src)[axis]
-    if isinstance(length, int) and length == 0:
-        return x
-    return _between(node, x, src, axis, _bounds(node, x, axis)[0], length, node["step"])
+    step = node["step"]
+    return x if isinstance(length, int) and length == 0 else _between(node, x, src, axis, start, length, step)
 
 
 @aten("select_scatter")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft import arith, error, ir, op
 from weft.op.relations import IndexRange, Relation, collect_relations, demand_at_least, demand_at_most, refused
-from weft.relax.core_ops import CORE_OPS, index_bounds
+from weft.relax.core_ops import CORE_OPS, index_bounds, is_op
 from weft.relax.expr import BindingBlock, DataflowBlock, MatchCast, SeqExpr
 from weft.relax.infer import infer_call
 from weft.relax.rewriter import rewrite_bindings
@@ -177,6 +178,7 @@ class _Checker:
             self._assume(found, expected)
 
     def _indices(self, r: IndexRange, binding: Binding, place: str, bb: BlockBuilder) -> None:
+        r = r if len(r.ranges) > 1 else replace(r, indices=_unrepeated(r.indices, bb))
         if any(self._same(r, other) for other in self.ranges):
             return
         inside, n = binding.var in self.inside, len(r.ranges)
@@ -212,6 +214,16 @@ class _Checker:
                 for x, y in zip(p, q, strict=True)
             )
         )
+
+
+def _unrepeated(indices: ir.Expr, bb: BlockBuilder) -> ir.Expr:
+    """Return what indices were made of by repeating all of it or giving it another shape: its bounds are theirs."""
+    while isinstance(indices, ir.ExprVar) and isinstance(value := bb.lookup_binding(indices), ir.Call):
+        repeated = is_op(value, "broadcast_to") and all((ir.as_int(d) or 0) > 0 for d in _dims(value.ty))
+        if not (repeated or is_op(value, "reshape")):
+            break
+        indices = value.args[0]
+    return indices
 
 
 def _without(r: IndexRange, bb: BlockBuilder) -> ir.Expr:

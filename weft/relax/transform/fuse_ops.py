@@ -308,10 +308,16 @@ def _is_update(value: ir.Expr) -> bool:
 
 
 def _reads_as_update(g: _Graph, i: int, inner: list[int], sink: int) -> bool:
-    """Whether the group of `i` reaches the copy with changed elements only as what it changes them to."""
-    members = {g.bindings[m].var for m in [i, *inner]}
+    """Whether the group of `i` reaches the copy with changed elements only as what it changes them to.
+
+    Repeated indices may be where it changes them: rows of elements that go to one place are vectors then.
+    """
+    members = [g.bindings[m] for m in [i, *inner]]
+    used = {m.var for m in members}
     *rest, updates = g.bindings[sink].value.args
-    return updates in members and members.isdisjoint(v for a in rest for v in variables(a))
+    if len(rest) == 2 and rest[1] in used and all(is_op(m.value, "broadcast_to") for m in members):
+        return rest[0] not in used and updates not in used
+    return updates in used and used.isdisjoint(v for a in rest for v in variables(a))
 
 
 def _outline(g: _Graph, members: list[int], mod: ir.IRModule, used_outside: set[ir.ExprVar]) -> VarBinding:

@@ -15,6 +15,7 @@ from weft.tir.schedule import default_schedule, explain_schedule
 from weft.topi.conv import conv
 
 WIDE = Target("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512 -num-cores=2")
+NARROW = Target("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell -num-cores=2")
 TILES = Target("llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids -num-cores=2")
 HOST = Target("llvm")
 EITHER = pytest.mark.parametrize("target", [WIDE, HOST], ids=["wide", "host"])  # whose schedule the host runs
@@ -175,6 +176,20 @@ def test_short_rows(n, kind):
     agrees(func, exact, data)
     partial = [s for s in stores(func) if "_rf" in s.buffer.name]
     assert bool(partial) == (n >= 8)
+
+
+@pytest.mark.parametrize("n", [129, 333, 1001])
+@pytest.mark.parametrize("dtype", ["int8", "float32"])
+@pytest.mark.parametrize("shape", [(7,), (2, 5), (0,)])
+def test_no_strip_of_columns_asks_where_its_columns_end(n, dtype, shape):
+    x, axes = te.placeholder((*shape, n), dtype, name="x"), tuple(range(len(shape)))
+    func = te.create_prim_func([x, topi.max(x, axes)])
+    blocks = [r for r in statements(default_schedule(func, NARROW).body) if isinstance(r, tir.BlockRealize)]
+    assert all(ir.is_const_int(r.predicate, 1) for r in blocks)
+    data = np.random.default_rng(n).integers(-99, 99, (*shape, n)).astype(dtype)
+    exact = data.astype(np.float64).max(axes, initial=-128 if dtype == "int8" else -np.inf)
+    for target in (NARROW, WIDE):
+        agrees(func, exact, data, target=target)
 
 
 @pytest.mark.parametrize(

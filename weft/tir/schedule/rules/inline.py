@@ -121,11 +121,11 @@ def _along_rows(block: Block, copied: BufferStore) -> bool:
     return any(column in variables and (lanes_ask or variables & reducing) for variables in inside)
 
 
-def is_window(block: Block) -> bool:
-    """Whether a reduction reads elements several times: an index adds a spatial and a reduction variable."""
+def is_window(block: Block, of: Buffer | None = None) -> bool:
+    """Whether a reduction reads elements, `of` one buffer, several times: an index adds a result and a summand."""
     spatial = {iv.var for iv in block.iter_vars if iv.iter_type == "data_par"}
     reducing = {iv.var for iv in block.iter_vars if iv.iter_type == "reduce"}
-    for load in loads_of(block.body):
+    for load in loads_of(block.body, of):
         for i in load.indices:
             inside = set(walk(i))
             if inside & spatial and inside & reducing:

@@ -390,6 +390,10 @@ def _columns(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int
     outer_part = [x for i, x in enumerate(loops) if i in rows and i != len(loops) - 1]
     streamed = _streamed_columns(ctx, names, width, lanes, prod(ctx.constant(x) or 1 for x in outer_part))
     tile = streamed or lanes * ctx.choose("strip", strips, vectors)
+    if width is not None and width % tile and width > _NARROW * lanes and len(names) == 1 and len(rows) == len(loops):
+        for part, summed in _whole_strips(ctx, sink, BlockRV(names[0]), width // tile * tile):
+            _columns(ctx, part, sch.get_loops(part), rows, [summed.name])
+        return
     inner = [x for i, x in enumerate(loops) if i not in rows]
     narrow = width if width is not None and width <= _NARROW * lanes else None
     apart = streamed is not None or (narrow is not None and narrow > lanes and narrow % lanes > 0)
@@ -416,6 +420,21 @@ def _columns(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int
     row = ctx.fuse([*outer_part, column])
     assert row is not None
     ctx.parallel(row, max(1, cost * per_output * tile // lanes))
+
+
+def _whole_strips(ctx: RuleContext, sink: BlockRV, summed: BlockRV, length: int) -> list[tuple[BlockRV, BlockRV]]:
+    """Leave columns that fill no strip to loops of their own, so that no strip asks where its columns end.
+
+    Returns what writes the results and what sums them, of both stretches.
+    """
+    sch = ctx.sch
+    *others, column = sch.get_loops(sink)
+    sch.reorder(column, *others)
+    parts = [sch.get_child_blocks(x)[0] for x in sch.loop_partition(column, [length, None])]
+    for part in parts:
+        first, *rest = sch.get_loops(part)
+        sch.reorder(*rest, first)
+    return list(zip(parts, sch.split_consumers(summed, parts), strict=True))
 
 
 def _rows_of_vectors(width: int | None, lanes: int) -> int:

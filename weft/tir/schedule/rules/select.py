@@ -200,7 +200,8 @@ def _chains(ctx: RuleContext, done: set[str]) -> list[list[Block]]:
 
 def _read_by_windows(producer: Block, reader: Block) -> bool:
     """Whether each result of a reduction is read by several results of another, so that it is computed beforehand."""
-    return is_reduction_block(producer) and is_reduction_block(reader) and is_window(reader)
+    sums = is_reduction_block(producer) and is_reduction_block(reader)
+    return sums and any(is_window(reader, w.buffer) for w in producer.writes)
 
 
 def _ancestors(ctx: RuleContext, sink: Block, known: set[str], taken: set[str]) -> set[str]:
