@@ -60,9 +60,8 @@ class Context:
         self.nonzero: frozenset[Hashable] = frozenset()
         self.truth: dict[Hashable, bool] = {}
         self.costs: dict[PrimExpr, int] = {}
-        self.searches: dict[
-            Hashable, tuple[bool, dict[int, Knowledge]]
-        ] = {}  # whether a proof was found, and knowing what
+        self.searches: dict[Hashable, tuple[bool, dict[int, Knowledge]]] = {}  # was a proof found, knowing what
+        self.named: dict[int, tuple[Knowledge, set[int]]] = {}  # by an atom: what of it names which others
         self.divided: dict[Hashable, None] = {}  # (polynomial, type) of what the program divides here
         self.witnesses: list[Witness] | None = None  # None: none are known
         self.untried: list[Poly] = []  # facts that the witnesses were not tried with

@@ -43,11 +43,19 @@ def _found(cx: Context, p: Poly, k: Hashable) -> bool:
         open_ = atoms_of(p)
         while open_:
             atom = open_.pop()
-            met[atom] = known = cx.known_of(atom)
-            parts = (*known[0], *known[1], *cx.atoms[atom].args)
-            open_ |= {a for q in parts if isinstance(q, dict) for a in atoms_of(q)} - met.keys()
+            met[atom] = cx.known_of(atom)
+            open_ |= _met_from(cx, atom, met[atom]) - met.keys()
         earlier = cx.searches[k] = _search(cx, p, _DEPTH, [_STEPS], set()), met
     return earlier[0]
+
+
+def _met_from(cx: Context, atom: int, known: Knowledge) -> set[int]:
+    """The atoms that what is known of an atom, or what it is made of, names."""
+    earlier = cx.named.get(atom)
+    if earlier is None or earlier[0] != known:
+        parts = (*known[0], *known[1], *cx.atoms[atom].args)
+        earlier = cx.named[atom] = known, {a for q in parts if isinstance(q, dict) for m in q for a in m}
+    return earlier[1]
 
 
 def prove_nonzero(cx: Context, p: Poly) -> bool:
