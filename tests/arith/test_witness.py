@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft import arith, ir
+from weft.arith import prove
 from weft.arith.form import poly_of
 from weft.arith.witness import is_refuted
 
@@ -82,3 +83,25 @@ def an_at(x: int, y: int, make) -> int:
     an.bind(i, x)
     an.bind(j, y)
     return int(an.simplify(make(i, j)))
+
+
+def test_failed_searches_stand_until_more_is_known(monkeypatch):
+    """What could not be proved is not searched for again where no fact tells more of what it is made of."""
+    searched = []
+    search = prove._search
+    monkeypatch.setattr(
+        prove, "_search", lambda cx, p, depth, *rest: searched.append(depth) or search(cx, p, depth, *rest)
+    )
+    an, n = arith.Analyzer(), ir.SizeVar("n")
+    i, j, k = (ir.Var(name) for name in "ijk")
+    for v in (i, j, k):
+        an.bind(v, ir.Range.from_min_extent(0, n))
+    square = (i - j) * (i - j) >= 0  # true, and beyond what is searched
+    assert not an.can_prove(square)
+    before = len(searched)
+    with an.constraint_scope(k > 3):
+        assert not an.can_prove(square)
+    assert len(searched) == before > 0
+    with an.constraint_scope(i >= j):  # may tell more
+        an.can_prove(square)
+    assert len(searched) > before

@@ -18,6 +18,8 @@ NEG_INF = -POS_INF
 
 _MEMO_LIMIT = 200_000
 
+Knowledge = tuple[tuple[Poly, ...], tuple[Poly | None, ...], tuple[int, int] | None, tuple[int, int] | None]
+
 
 class Atom:
     """One indivisible term.
@@ -58,6 +60,8 @@ class Context:
         self.nonzero: frozenset[Hashable] = frozenset()
         self.truth: dict[Hashable, bool] = {}
         self.costs: dict[PrimExpr, int] = {}
+        self.searches: dict[Hashable, tuple[bool, dict[int, Knowledge]]] = {}  # was a proof found, knowing what
+        self.named: dict[int, tuple[Knowledge, set[int]]] = {}  # by an atom: what of it names which others
         self.divided: dict[Hashable, None] = {}  # (polynomial, type) of what the program divides here
         self.witnesses: list[Witness] | None = None  # None: none are known
         self.untried: list[Poly] = []  # facts that the witnesses were not tried with
@@ -78,6 +82,11 @@ class Context:
         if len(self.simplified) > _MEMO_LIMIT or len(self.polys) > _MEMO_LIMIT:
             self.clear_memos()
             self.costs.clear()
+            self.searches.clear()
+
+    def known_of(self, atom: int) -> Knowledge:
+        """Return facts, range, limits and residues of an atom: all that a proof may ask of it."""
+        return self.facts.get(atom, ()), self.ranges.get(atom, ()), self.limits.get(atom), self.moduli.get(atom)
 
     def intern(self, key: Hashable, kind: str, args: tuple[Any, ...], node: PrimExpr | None, dtype: str) -> int:
         """Return the number of the atom with this key, making it at the first use."""

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterator
 from math import gcd
 
 from weft.arith.bounds import atom_bound, bound_of, modular_of
-from weft.arith.context import NEG_INF, POS_INF, Context
+from weft.arith.context import NEG_INF, POS_INF, Context, Knowledge
 from weft.arith.linear import Poly, add, atoms_of, coefficient_of, constant, content, divide_exact, key, mul, scale
 from weft.arith.witness import is_refuted
 
@@ -31,8 +31,31 @@ def prove_nonneg(cx: Context, p: Poly) -> bool:
     k = key(p)
     known = cx.proofs.get(k)
     if known is None:
-        known = cx.proofs[k] = not is_refuted(cx, p) and _search(cx, p, _DEPTH, [_STEPS], set())
+        known = cx.proofs[k] = not is_refuted(cx, p) and _found(cx, p, k)
     return known
+
+
+def _found(cx: Context, p: Poly, k: Hashable) -> bool:
+    """What a search finds, or has found while the same was known of every atom that it can meet."""
+    earlier = cx.searches.get(k)
+    if earlier is None or any(cx.known_of(a) != known for a, known in earlier[1].items()):
+        met: dict[int, Knowledge] = {}
+        open_ = atoms_of(p)
+        while open_:
+            atom = open_.pop()
+            met[atom] = cx.known_of(atom)
+            open_ |= _met_from(cx, atom, met[atom]) - met.keys()
+        earlier = cx.searches[k] = _search(cx, p, _DEPTH, [_STEPS], set()), met
+    return earlier[0]
+
+
+def _met_from(cx: Context, atom: int, known: Knowledge) -> set[int]:
+    """The atoms that what is known of an atom, or what it is made of, names."""
+    earlier = cx.named.get(atom)
+    if earlier is None or earlier[0] != known:
+        parts = (*known[0], *known[1], *cx.atoms[atom].args)
+        earlier = cx.named[atom] = known, {a for q in parts if isinstance(q, dict) for m in q for a in m}
+    return earlier[1]
 
 
 def prove_nonzero(cx: Context, p: Poly) -> bool:

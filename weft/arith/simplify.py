@@ -19,6 +19,7 @@ from weft.arith.form import cost, expr_key, held, poly_of, to_expr
 from weft.arith.linear import Poly, add, atoms_of, coefficient_of, constant, content, divide_exact, key, mul, scale
 from weft.arith.prove import prove_nonneg, prove_nonzero
 from weft.arith.terms import expand, floormod
+from weft.arith.witness import is_refuted
 
 rules = ir.Dispatch("simplifier", (ir.PrimExpr,))
 
@@ -340,6 +341,8 @@ def proves_zero(cx: Context, d: Poly) -> bool:
         return False
     if lo == hi == 0:
         return True
+    if is_refuted(cx, d) or is_refuted(cx, scale(d, -1)):
+        return False
     if any(cx.atoms[a].kind in ("mod", "div") for a in atoms_of(d)) and not expand(cx, d):
         return True
     return holds_nonneg(cx, d) and holds_nonneg(cx, scale(d, -1))

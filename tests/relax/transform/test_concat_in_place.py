@@ -91,3 +91,22 @@ def test_convolutions(channels):
     mod = model(lambda image: relax.op.concat([part(image, w) for w in weights], axis=1), x.shape)
     assert calls(mod)[1] == 1
     np.testing.assert_array_max_ulp(run(mod, x), run(mod, x, placed=False), 4)
+
+
+@pytest.mark.parametrize("channels", [32, 33])
+@pytest.mark.parametrize("width", [7, "n"])
+def test_alike(channels, width):
+    """Convolutions that differ in images and weights alone are one kernel, which is told where to write."""
+    rng = np.random.default_rng(0)
+    weights = [rng.standard_normal((channels, 12, 3, 3)).astype("float32") for _ in range(3)]
+
+    def parts(x):
+        images = (x, relax.op.nn.relu(x), relax.op.tanh(x))
+        convs = [relax.op.nn.conv2d(i, relax.const(w), padding=1) for i, w in zip(images, weights, strict=True)]
+        return relax.op.concat(convs, axis=1)
+
+    mod = model(parts, (1, 12, 9, width))
+    kernels = [v.name_hint for v in ConcatInPlace()(legalized(mod))]
+    assert sum("_at" in k for k in kernels) == 1
+    x = rng.standard_normal((1, 12, 9, 7)).astype("float32")
+    np.testing.assert_array_max_ulp(run(mod, x), run(mod, x, placed=False), 4)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+from weft import ir
 from weft.ir import Expr, Function, GlobalVar, IRModule, TensorType, Tuple, as_int, find, fingerprint, module_pass
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import call_tir, call_tir_inplace, is_op
@@ -24,7 +25,8 @@ def concat_in_place(mod: IRModule) -> IRModule:
     Requires: ``relax.legalized``, with kernels that are not scheduled.
     Ensures: ``relax.legalized``. A part is written in place when a kernel in the same block makes it, for this
         concatenation alone, as a single result; parts that are not are copied into the result. Where most of the result
-        would be copied the concatenation stays as it is. Kernels of operators that nothing calls any more are removed.
+        would be copied the concatenation stays as it is. A kernel that makes several parts is told where each begins.
+        Kernels of operators that nothing calls any more are removed.
     Before::
 
         @R.function
@@ -55,8 +57,10 @@ def concat_in_place(mod: IRModule) -> IRModule:
         @R.function
         def main(x: R.Tensor((2,), dtype="float32")) -> R.Tensor((4,), dtype="float32"):
             with R.dataflow():
-                lv = R.call_tir(cls.exp_at, (x,), out_ty=R.Tensor((4,), dtype="float32"))
-                lv0 = R.call_tir_inplace(cls.exp_at_1, (x, lv), inplace_indices=(1,), out_ty=R.Tensor((4,), "float32"))
+                lv = R.call_tir(cls.exp_at, (x,), out_ty=R.Tensor((4,), dtype="float32"), tir_vars=R.shape([0]))
+                lv0 = R.call_tir_inplace(
+                    cls.exp_at, (x, lv), inplace_indices=(1,), out_ty=R.Tensor((4,), "float32"), tir_vars=R.shape([2])
+                )
                 y: R.Tensor((4,), dtype="float32") = lv0
                 R.output(y)
             return y
@@ -76,20 +80,12 @@ def concat_in_place(mod: IRModule) -> IRModule:
                     out[v] = T.exp(p0[v])
 
         @T.prim_func
-        def exp_at(p0: T.Buffer((2,), "float32"), out: T.Buffer((T.int64(4),), "float32")):
+        def exp_at(p0: T.Buffer((2,), "float32"), out: T.Buffer((T.int64(4),), "float32"), begin: T.int64):
             T.func_attr({"tir.noalias": True})
             for i in range(2):
                 with T.sblock("out"):
                     v = T.axis.spatial(2, i)
-                    out[v] = T.exp(p0[v])
-
-        @T.prim_func
-        def exp_at_1(p0: T.Buffer((2,), "float32"), out: T.Buffer((T.int64(4),), "float32")):
-            T.func_attr({"tir.noalias": True})
-            for i in range(2):
-                with T.sblock("out"):
-                    v = T.axis.spatial(2, i)
-                    out[v + 2] = T.exp(p0[v])
+                    out[v + T.Cast("int32", begin)] = T.exp(p0[v])
     Cost: Linear.
     Source: None.
     """
@@ -99,7 +95,8 @@ def concat_in_place(mod: IRModule) -> IRModule:
         if isinstance(func, Function) and isinstance(func.body, SeqExpr):
             joins, parts = _find(func, mod)
             if joins:
-                bb.update_func(gvar, rewrite_bindings(func, mod, _Writer(joins, parts, bb, made).rule, bb))
+                writer = _Writer(joins, parts, _begins(func, parts), bb, made)
+                bb.update_func(gvar, rewrite_bindings(func, mod, writer.rule, bb))
     return mod.with_functions(_without_unused(bb.get(), mod).functions) if made else mod
 
 
@@ -112,6 +109,9 @@ def _without_unused(mod: IRModule, before: IRModule) -> IRModule:
     return mod
 
 
+_Place = tuple[GlobalVar, int, int | None]
+
+
 @dataclass
 class _Join:
     """A concatenation: its parts with where each begins, those of them that are written in place, and the result."""
@@ -121,6 +121,11 @@ class _Join:
     placed: set[Expr]
     ty: TensorType
     value: Expr | None = None  # the result, as far as it is written
+
+    def place(self, kernel: GlobalVar) -> _Place:
+        """What the code of a kernel that writes a part depends on, but for where the part begins."""
+        assert self.ty.shape is not None
+        return kernel, self.axis, as_int(self.ty.shape[self.axis])
 
 
 def _find(func: Function, mod: IRModule) -> tuple[dict[Expr, _Join], dict[Expr, _Join]]:
@@ -141,6 +146,16 @@ def _find(func: Function, mod: IRModule) -> tuple[dict[Expr, _Join], dict[Expr, 
                 joins[b.var] = join
                 parts.update(dict.fromkeys(join.placed, join))
     return joins, parts
+
+
+def _begins(func: Function, parts: dict[Expr, _Join]) -> dict[_Place, set[int]]:
+    """Where each kernel writes parts of tensors of one shape."""
+    begins: dict[_Place, set[int]] = {}
+    assert isinstance(func.body, SeqExpr)
+    for b in (b for block in func.body.blocks for b in block.bindings if b.var in parts):
+        join = parts[b.var]
+        begins.setdefault(join.place(b.value.args[0]), set()).add(join.begins[b.var])
+    return begins
 
 
 def _is_placeable(value: Any, mod: IRModule) -> bool:
@@ -168,6 +183,7 @@ class _Writer:
 
     joins: dict[Expr, _Join]
     parts: dict[Expr, _Join]
+    begins: dict[_Place, set[int]]
     bb: BlockBuilder
     made: dict[str, GlobalVar] = field(default_factory=dict)
 
@@ -176,7 +192,13 @@ class _Writer:
         var, join = binding.var, self.parts.get(binding.var)
         if join is not None:
             gvar, args, *scalars = value.args
-            return self.write(join, join.begins[var], self.bb.module[gvar], gvar.name_hint, list(args.fields), scalars)
+            begin: ir.PrimExpr = ir.const(join.begins[var], "int64")
+            func = self.bb.module[gvar]
+            if len(self.begins[join.place(gvar)]) > 1:
+                scalars = [[*(scalars[0].values if scalars else ()), begin]]
+                begin = ir.SizeVar("begin", "int64")
+                func = func.replace(params=(*func.params, begin))
+            return self.write(join, begin, func, gvar.name_hint, list(args.fields), scalars)
         join = self.joins.get(var)
         if join is None:
             return None
@@ -186,10 +208,13 @@ class _Writer:
                 copy = kernel_of_stages([source, compute(source.shape, lambda *i, s=source: s(*i), name="copy")])
                 free = undefined_vars(copy)
                 copy = copy.replace(params=(*copy.params, *free))
-                join.value = self.write(join, join.begins[part], copy, "copy", [now], [free] if free else [])
+                begin = ir.const(join.begins[part], "int64")
+                join.value = self.write(join, begin, copy, "copy", [now], [free] if free else [])
         return join.value
 
-    def write(self, join: _Join, begin: int, func: Any, name: str, args: list[Expr], scalars: list[Any]) -> Expr:
+    def write(
+        self, join: _Join, begin: ir.PrimExpr, func: Any, name: str, args: list[Expr], scalars: list[Any]
+    ) -> Expr:
         """Emit a call that writes a part to its place in the result, and return the result."""
         assert join.ty.shape is not None
         placed = written_at(func, len(args), join.axis, begin, join.ty.shape[join.axis])

@@ -65,7 +65,7 @@ def writes_once(func: PrimFunc, n_inputs: int) -> bool:
     return sum(writes_buffer(r.block, out) for r in child_realizes(func.body.block)) == 1
 
 
-def written_at(func: PrimFunc, n_inputs: int, axis: int, begin: int, total: ir.PrimExpr) -> PrimFunc:
+def written_at(func: PrimFunc, n_inputs: int, axis: int, begin: ir.PrimExpr, total: ir.PrimExpr) -> PrimFunc:
     """Let a function write its output into a part of a tensor.
 
     Parameters
@@ -74,8 +74,10 @@ def written_at(func: PrimFunc, n_inputs: int, axis: int, begin: int, total: ir.P
         One that :func:`writes_once`.
     n_inputs : int
         The place of the output among its parameters.
-    axis, begin : int
-        Where the part is.
+    axis : int
+        The axis along which the parts lie.
+    begin : PrimExpr
+        Where the part begins, of a type as wide as any index.
     total : PrimExpr
         The size of the whole tensor along the axis.
 
@@ -104,12 +106,12 @@ def written_at(func: PrimFunc, n_inputs: int, axis: int, begin: int, total: ir.P
 
     def move(node: ir.Node) -> Any:
         if isinstance(node, (BufferStore, BufferLoad)) and node.buffer is part:
-            at = tuple(i + ir.const(begin, i.dtype) if d == axis else i for d, i in enumerate(node.indices))
+            at = tuple(i + ir.cast(i.dtype, begin) if d == axis else i for d, i in enumerate(node.indices))
             return replace_node(node, buffer=whole, indices=at)
         if isinstance(node, BufferRegion) and node.buffer is part:
             ranges = list(node.region)
             r = ranges[axis]
-            ranges[axis] = ir.Range.from_min_extent(r.min + ir.const(begin, r.min.dtype), r.extent)
+            ranges[axis] = ir.Range.from_min_extent(r.min + ir.cast(r.min.dtype, begin), r.extent)
             return BufferRegion(whole, tuple(ranges))
         return node
 
