@@ -102,7 +102,8 @@ def windows(channels, kernel, stride, places, dilation=1):
     x = te.placeholder((*places, int64(channels)), name="x")
     k = te.placeholder([int64(s) for s in (*kernel, channels, 16)], name="k")
     pad = tuple((s - 1) * dilation // 2 for s in kernel)
-    return te.create_prim_func([x, k, topi.nn.relu(conv(x, k, stride, pad, dilation, 1, "NHWC", "HWIO"))])
+    layouts = ("NHWC", "HWIO") if len(kernel) == 2 else ("NDHWC", "DHWIO")
+    return te.create_prim_func([x, k, topi.nn.relu(conv(x, k, stride, pad, dilation, 1, *layouts))])
 
 
 def pixels_of(func):
@@ -111,23 +112,27 @@ def pixels_of(func):
     return {len(s.indices) - 2 for s in walk(body) if isinstance(s, tir.BufferStore) and s.buffer.name == "T_conv"}
 
 
-@pytest.mark.parametrize(("channels", "kernel", "stride"), [(64, (3, 3), 2), (17, (5, 5), 1), (300, (1, 1), 2)])
+CASES = [(64, (3, 3), 2), (17, (5, 5), 1), (300, (1, 1), 2), (20, (3, 3, 3), 1), (64, (1, 3, 3), 2)]
+
+
+@pytest.mark.parametrize(("channels", "kernel", "stride"), CASES)
 def test_tiles_go_over_the_ends_of_rows_of_unknown_length(channels, kernel, stride):
-    func = windows(channels, kernel, stride, [te.size_var(name, "int64") for name in "nhw"])
-    assert pixels_of(func) == {1}
+    names = "nhw" if len(kernel) == 2 else "nthw"
+    func = windows(channels, kernel, stride, [te.size_var(name, "int64") for name in names])
+    assert pixels_of(func) == {len(kernel) - 1}
     machine = target.Target("llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids -num-cores=2")
     assert schedule_func(func, machine) is not func
     kernel_of = weft.build(schedule_func(func, target.Target("llvm")), "llvm")["main"]
-    rng, (up, left) = np.random.default_rng(0), (s // 2 for s in kernel)
+    rng = np.random.default_rng(0)
     for n, h, w in ((1, 5, 7), (2, 14, 9), (1, 1, 1), (2, 3, 0), (0, 3, 4), (1, 13, 2)):
-        a, b = (rng.standard_normal(s).astype(np.float32) for s in ((n, h, w, channels), (*kernel, channels, 16)))
-        padded = np.pad(a.astype(np.float64), ((0, 0), (up, up), (left, left), (0, 0)))
-        ends = [(s, -(-s // stride)) for s in (h, w)]
-        exact = sum(
-            padded[:, i : i + ends[0][0] : stride, j : j + ends[1][0] : stride] @ b[i, j]
-            for i, j in np.ndindex(*kernel)
-        )
-        found = np.full((n, ends[0][1], ends[1][1], 16), 7, np.float32)
+        places = (*[n + 1][: len(kernel) - 2], h, w)
+        a, b = (rng.standard_normal(s).astype(np.float32) for s in ((n, *places, channels), (*kernel, channels, 16)))
+        padded = np.pad(a.astype(np.float64), ((0, 0), *((s // 2, s // 2) for s in kernel), (0, 0)))
+        taps = {
+            tap: tuple(slice(i, i + s, stride) for i, s in zip(tap, places, strict=True)) for tap in np.ndindex(*kernel)
+        }
+        exact = sum(padded[(slice(None), *place)] @ b[tap] for tap, place in taps.items())
+        found = np.full((n, *(-(-s // stride) for s in places), 16), 7, np.float32)
         kernel_of(a, b, found)
         np.testing.assert_allclose(found, np.maximum(exact, 0), atol=1e-3)
 
