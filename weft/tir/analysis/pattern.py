@@ -6,7 +6,7 @@ from weft import arith, ir
 from weft.tir.analysis.access import loads_of, stores_of
 from weft.tir.analysis.dependence import reduce_vars, spatial_vars
 from weft.tir.analysis.structure import used_vars
-from weft.tir.buffer import BufferLoad
+from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.stmt import Block, BufferStore
 
 _COSTLY = {
@@ -40,9 +40,9 @@ _COSTLY = {
 
 
 def element_cost(node: ir.Node) -> int:
-    """Estimate the work of one element, in units of a simple vector operation."""
+    """Estimate the work of one element, in units of a simple vector operation; shapes of buffers are none."""
     cost = 0
-    for n in ir.walk(node):
+    for n in ir.walk(node, leaf=Buffer):
         if isinstance(n, ir.CallIntrin):
             cost += _COSTLY.get(getattr(n.op, "name", "").removeprefix("tir."), 2)
         elif isinstance(n, ir.Div):

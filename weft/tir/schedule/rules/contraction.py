@@ -346,7 +346,8 @@ class _Product:
         longest = max(tiles, key=lambda t: n_tiles(t.part)).loop
         for anchor, (sink, loop, part, tile) in zip(anchors, tiles, strict=True):
             ahead = self._panel_ahead(tile)
-            if element_cost(self.ctx.block(sink).body) > _UNROLLED_COST and tile.rows > 1:
+            big = element_cost(self.ctx.block(sink).body) > _UNROLLED_COST
+            if big and tile.rows > 1:
                 self._spill(anchor, sink, loop, tile)
             if self.streamed:
                 self._split_sum(anchor, loop, tile)
@@ -354,7 +355,7 @@ class _Product:
                 self.sch.compute_at(anchor, loop)
                 self.sch.set_scope(anchor, 0, "local")
                 self._tile_sum(anchor, loop, tile, part.rows, ahead if loop is longest else 0)
-            self._write_back(sink, loop, tile)
+            self._write_back(sink, loop, tile, big)
         return anchors
 
     def _is_streamed(self, rows: PrimExpr) -> bool:
@@ -534,13 +535,12 @@ class _Product:
                 with suppress(ScheduleError):  # nothing is padded
                     sch.skip_zeros(anchor)
 
-    def _write_back(self, sink: BlockRV, tile_loop: LoopRV, tile: Tile) -> None:
-        """Unroll the epilogue over the tile, in vectors."""
+    def _write_back(self, sink: BlockRV, tile_loop: LoopRV, tile: Tile, big: bool) -> None:
+        """Write the tile in vectors, row by row where the epilogue is big."""
         sch, ctx = self.sch, self.ctx
         inner = ctx.below(sink, tile_loop)
         column = inner[-1]
         n = ctx.constant(column)
-        big = element_cost(ctx.block(sink).body) > _UNROLLED_COST
         if n is not None and n > tile.lanes:
             outer, lane = sch.split(column, [None, tile.lanes])
             sch.vectorize(lane)
