@@ -148,10 +148,7 @@ def test_rows_of_pixels_stay_where_that_is_better():
 @pytest.mark.parametrize("sizes", [[(2, 5, 7)], [(2, 5, 7), (1, 1, 1), (3, 6, 0), (1, 13, 2)]])
 def test_pixels_of_a_window_of_one_tap_are_one_dimension(sizes):
     places = [int64(s) for s in sizes[0]] if len(sizes) == 1 else [te.size_var(name, "int64") for name in "nhw"]
-    x, k = (
-        te.placeholder((*s, int64(16)), name=name) for name, s in (("x", places), ("k", [int64(1)] * 2 + [int64(16)]))
-    )
-    func = te.create_prim_func([x, k, topi.nn.relu(conv(x, k, 1, 0, 1, 1, "NHWC", "HWIO"))])
+    func = windows(16, (1, 1), 1, places)
     merged = [n for n in walk(collapse_dims(func).body) if isinstance(n, tir.BufferStore)]
     assert [len(s.indices) for s in merged] == [2] * len(merged)
     kernel = weft.build(schedule_func(func, target.Target("llvm")), "llvm")["main"]
@@ -168,8 +165,7 @@ def test_work_does_not_depend_on_how_sizes_are_written():
     h = te.size_var("h", "int64")
     found = []
     for size in (h, (((h + 1) // 2 + 1) // 2 + 1) // 2):
-        x, k = te.placeholder((N, size, size, int64(16)), name="x"), te.placeholder([int64(1)] * 2 + [int64(16)] * 2)
-        func = te.create_prim_func([x, k, topi.nn.relu(conv(x, k, 1, 0, 1, 1, "NHWC", "HWIO"))])
+        func = windows(16, (1, 1), 1, (N, size, size))
         loops = [f.kind for f in walk(schedule_func(func, target.Target("llvm")).body) if isinstance(f, tir.For)]
         found.append((loops, [element_cost(b.body) for b in walk(func.body) if isinstance(b, tir.Block)][1:]))
     assert found[0] == found[1]
