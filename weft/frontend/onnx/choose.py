@@ -10,6 +10,7 @@ from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.value import Dim, Value
 from weft.ir import Tuple, TupleGetItem, constant
+from weft.relax import Var
 from weft.topi.elementwise import BINARY, UNARY
 
 _MOVES = {"full": 1, **dict.fromkeys(("broadcast_to", "expand_dims", "permute_dims", "reshape", "squeeze"), 0)}
@@ -59,9 +60,9 @@ def flat_places(node: Node, mask: ir.Expr) -> Any:
     return node.slice(places, [0], [0], [counted(node, count)])
 
 
-def _filling(node: Node, x: Any) -> ir.Constant | None:
+def _filling(node: Node, x: ir.Expr) -> ir.Constant | None:
     """Return the number that all elements of a tensor are known to be, without dimensions."""
-    value = x if isinstance(x, ir.Constant) else node.graph.bb.lookup_binding(x)
+    value = node.graph.bb.lookup_binding(x) if isinstance(x, Var) else x
     if isinstance(value, ir.Constant):
         numbers = value.data.numpy().reshape(-1)
         return constant(numbers[0]) if numbers.size and (numbers == numbers[0]).all() else None
