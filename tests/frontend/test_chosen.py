@@ -1,6 +1,7 @@
 """Elements chosen by data: as many as there are, known only at run time."""
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
@@ -8,6 +9,7 @@ from onnx import helper, numpy_helper
 import weft
 from tests.onnx_models import model
 from tests.refusals import refuses
+from weft.frontend.onnx import from_onnx
 
 
 def test_nonzero():
@@ -18,6 +20,21 @@ def test_nonzero():
         x = (rng.standard_normal(shape) * (rng.random(shape) > 0.6)).astype(np.float32)
         for data in (x, x * 0):
             np.testing.assert_array_equal(found.run({"x": data})[0].numpy(), np.array(data.nonzero()))
+
+
+@pytest.mark.parametrize("ones", ["ConstantOfShape <value = int64[1] {2}> (s)", "Expand(two, s)"])
+@pytest.mark.parametrize("mask", ["Identity(f)", "Not(e)", "Unsqueeze(f, zero)", "Sub(f, two)", "And(e, e)"])
+def test_places_in_a_tensor_of_one_number_have_a_known_length(ones, mask):
+    """``arange(n)`` as TorchScript's exporter writes it: the indices of `n` ones."""
+    made = onnx.parser.parse_model(f"""<ir_version: 9, opset_import: ["" : 18]> g (float[n] x) => (int64[k] y)
+        <int64[1] two = {{2}}, int64[1] zero = {{0}}, int64[1] minus = {{-1}}, bool[4] some = {{1, 0, 0, 1}}> {{
+        s = Shape(x) f = {ones} e = Equal(f, zero) m = {mask} p = NonZero(m) q = NonZero(some)
+        r = Reshape(p, minus) t = Reshape(q, minus) y = Concat <axis = 0> (r, t) }}""")
+    assert "tensor_to_shape" not in str(from_onnx(made))
+    session, oracle = weft.Session(made), onnxruntime.InferenceSession(made.SerializeToString())
+    for n in (4, 7):
+        x = np.zeros(n, np.float32)
+        np.testing.assert_array_equal(session.run({"x": x})[0].numpy(), oracle.run(None, {"x": x})[0])
 
 
 @pytest.mark.parametrize("axis", [0, 1, None])

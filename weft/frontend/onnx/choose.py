@@ -10,6 +10,12 @@ from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.value import Dim, Value
 from weft.ir import Tuple, TupleGetItem, constant
+from weft.relax import Var
+from weft.topi.elementwise import BINARY, UNARY
+
+_MOVES = {"full": 1, **dict.fromkeys(("broadcast_to", "expand_dims", "permute_dims", "reshape", "squeeze"), 0)}
+"""Operators whose elements are all elements of one operand, by its place."""
+_ELEMENTWISE = {"astype", *UNARY, *BINARY}
 
 
 @converter("NonZero")
@@ -40,10 +46,36 @@ def _compress(node: Node) -> Any:
 
 
 def flat_places(node: Node, mask: ir.Expr) -> Any:
-    """Return the positions of what is true in a vector of truth values, in order: ``(count,)`` int64."""
+    """Return the positions of what is true in a vector of truth values, in order: ``(count,)`` int64.
+
+    Exporters write ``arange(n)`` as the positions of `n` ones: what is known of the mask is known of their number.
+    """
+    if isinstance(mask, ir.Constant):
+        return constant(np.flatnonzero(mask.data.numpy()))
+    filling = _filling(node, mask)
+    if filling is not None:
+        return node.arange(node.dims(mask)[0]) if filling.data.numpy() else constant(np.zeros(0, np.int64))
     found = node.op("places", mask)
     places, count = (node.emit(TupleGetItem(found, i)) for i in (0, 1))
     return node.slice(places, [0], [0], [counted(node, count)])
+
+
+def _filling(node: Node, x: ir.Expr) -> ir.Constant | None:
+    """Return the number that all elements of a tensor are known to be, without dimensions."""
+    value = node.graph.bb.lookup_binding(x) if isinstance(x, Var) else x
+    if isinstance(value, ir.Constant):
+        numbers = value.data.numpy().reshape(-1)
+        return constant(numbers[0]) if numbers.size and (numbers == numbers[0]).all() else None
+    if not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op):
+        return None
+    name = value.op.name.removeprefix("relax.")
+    if name in _MOVES:
+        return _filling(node, value.args[_MOVES[name]])
+    operands = [_filling(node, a) for a in value.args] if name in _ELEMENTWISE else [None]
+    if any(o is None for o in operands):
+        return None
+    made = node.op(name, *operands, **dict(value.attrs.items))
+    return made if isinstance(made, ir.Constant) else None
 
 
 def counted(node: Node, count: ir.Expr) -> Dim:

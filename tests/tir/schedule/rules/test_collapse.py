@@ -6,6 +6,7 @@ import pytest
 import weft
 from weft import target, te, tir, topi
 from weft.ir import int64, walk
+from weft.tir.analysis.pattern import element_cost
 from weft.tir.schedule import schedule_func
 from weft.tir.schedule.rules.collapse import collapse_dims
 from weft.topi.conv import conv
@@ -102,7 +103,8 @@ def windows(channels, kernel, stride, places, dilation=1):
     x = te.placeholder((*places, int64(channels)), name="x")
     k = te.placeholder([int64(s) for s in (*kernel, channels, 16)], name="k")
     pad = tuple((s - 1) * dilation // 2 for s in kernel)
-    return te.create_prim_func([x, k, topi.nn.relu(conv(x, k, stride, pad, dilation, 1, "NHWC", "HWIO"))])
+    layouts = ("NHWC", "HWIO") if len(kernel) == 2 else ("NDHWC", "DHWIO")
+    return te.create_prim_func([x, k, topi.nn.relu(conv(x, k, stride, pad, dilation, 1, *layouts))])
 
 
 def pixels_of(func):
@@ -111,23 +113,27 @@ def pixels_of(func):
     return {len(s.indices) - 2 for s in walk(body) if isinstance(s, tir.BufferStore) and s.buffer.name == "T_conv"}
 
 
-@pytest.mark.parametrize(("channels", "kernel", "stride"), [(64, (3, 3), 2), (17, (5, 5), 1), (300, (1, 1), 2)])
+CASES = [(64, (3, 3), 2), (17, (5, 5), 1), (300, (1, 1), 2), (20, (3, 3, 3), 1), (64, (1, 3, 3), 2)]
+
+
+@pytest.mark.parametrize(("channels", "kernel", "stride"), CASES)
 def test_tiles_go_over_the_ends_of_rows_of_unknown_length(channels, kernel, stride):
-    func = windows(channels, kernel, stride, [te.size_var(name, "int64") for name in "nhw"])
-    assert pixels_of(func) == {1}
+    names = "nhw" if len(kernel) == 2 else "nthw"
+    func = windows(channels, kernel, stride, [te.size_var(name, "int64") for name in names])
+    assert pixels_of(func) == {len(kernel) - 1}
     machine = target.Target("llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids -num-cores=2")
     assert schedule_func(func, machine) is not func
     kernel_of = weft.build(schedule_func(func, target.Target("llvm")), "llvm")["main"]
-    rng, (up, left) = np.random.default_rng(0), (s // 2 for s in kernel)
+    rng = np.random.default_rng(0)
     for n, h, w in ((1, 5, 7), (2, 14, 9), (1, 1, 1), (2, 3, 0), (0, 3, 4), (1, 13, 2)):
-        a, b = (rng.standard_normal(s).astype(np.float32) for s in ((n, h, w, channels), (*kernel, channels, 16)))
-        padded = np.pad(a.astype(np.float64), ((0, 0), (up, up), (left, left), (0, 0)))
-        ends = [(s, -(-s // stride)) for s in (h, w)]
-        exact = sum(
-            padded[:, i : i + ends[0][0] : stride, j : j + ends[1][0] : stride] @ b[i, j]
-            for i, j in np.ndindex(*kernel)
-        )
-        found = np.full((n, ends[0][1], ends[1][1], 16), 7, np.float32)
+        places = (*[n + 1][: len(kernel) - 2], h, w)
+        a, b = (rng.standard_normal(s).astype(np.float32) for s in ((n, *places, channels), (*kernel, channels, 16)))
+        padded = np.pad(a.astype(np.float64), ((0, 0), *((s // 2, s // 2) for s in kernel), (0, 0)))
+        taps = {
+            tap: tuple(slice(i, i + s, stride) for i, s in zip(tap, places, strict=True)) for tap in np.ndindex(*kernel)
+        }
+        exact = sum(padded[(slice(None), *place)] @ b[tap] for tap, place in taps.items())
+        found = np.full((n, *(-(-s // stride) for s in places), 16), 7, np.float32)
         kernel_of(a, b, found)
         np.testing.assert_allclose(found, np.maximum(exact, 0), atol=1e-3)
 
@@ -142,10 +148,7 @@ def test_rows_of_pixels_stay_where_that_is_better():
 @pytest.mark.parametrize("sizes", [[(2, 5, 7)], [(2, 5, 7), (1, 1, 1), (3, 6, 0), (1, 13, 2)]])
 def test_pixels_of_a_window_of_one_tap_are_one_dimension(sizes):
     places = [int64(s) for s in sizes[0]] if len(sizes) == 1 else [te.size_var(name, "int64") for name in "nhw"]
-    x, k = (
-        te.placeholder((*s, int64(16)), name=name) for name, s in (("x", places), ("k", [int64(1)] * 2 + [int64(16)]))
-    )
-    func = te.create_prim_func([x, k, topi.nn.relu(conv(x, k, 1, 0, 1, 1, "NHWC", "HWIO"))])
+    func = windows(16, (1, 1), 1, places)
     merged = [n for n in walk(collapse_dims(func).body) if isinstance(n, tir.BufferStore)]
     assert [len(s.indices) for s in merged] == [2] * len(merged)
     kernel = weft.build(schedule_func(func, target.Target("llvm")), "llvm")["main"]
@@ -155,3 +158,14 @@ def test_pixels_of_a_window_of_one_tap_are_one_dimension(sizes):
         found = np.full(a.shape, 7, np.float32)
         kernel(a, b, found)
         np.testing.assert_allclose(found, np.maximum(a.astype(np.float64) @ b[0, 0], 0), atol=1e-5)
+
+
+def test_work_does_not_depend_on_how_sizes_are_written():
+    """Epilogues that seem costly go row by row, and sums at places that a loop says cannot be in registers."""
+    h = te.size_var("h", "int64")
+    found = []
+    for size in (h, (((h + 1) // 2 + 1) // 2 + 1) // 2):
+        func = windows(16, (1, 1), 1, (N, size, size))
+        loops = [f.kind for f in walk(schedule_func(func, target.Target("llvm")).body) if isinstance(f, tir.For)]
+        found.append((loops, [element_cost(b.body) for b in walk(func.body) if isinstance(b, tir.Block)][1:]))
+    assert found[0] == found[1]

@@ -137,7 +137,7 @@ class _Collapse:
                 moved = set(windows[node.buffer])
                 at = tuple(ir.const(-1, i.dtype) if moved & used_vars(i) else i for i in node.indices)
                 self.accesses.append((n, node.buffer, at))
-                loose |= used_vars(*(i for i in node.indices if moved & used_vars(i))) - moved
+                loose |= used_vars(*(i for i in node.indices if not isinstance(i, ir.Var))) - moved
             elif isinstance(node, (BufferLoad, BufferStore)):
                 stack.extend(self._access(n, node, own, edged, mapped))
             elif isinstance(node, ir.Var):

@@ -18,7 +18,6 @@ from math import prod
 from weft.error import ScheduleError
 from weft.ir import DataType, PrimExpr, Var, as_int, int64, is_const_int
 from weft.tir.analysis.pattern import Contraction, contraction_of, element_cost, stride_along
-from weft.tir.analysis.structure import used_vars
 from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.rules.context import RuleContext
 from weft.tir.schedule.rules.epilogue import attach_epilogue, loop_over
@@ -346,7 +345,8 @@ class _Product:
         longest = max(tiles, key=lambda t: n_tiles(t.part)).loop
         for anchor, (sink, loop, part, tile) in zip(anchors, tiles, strict=True):
             ahead = self._panel_ahead(tile)
-            if element_cost(self.ctx.block(sink).body) > _UNROLLED_COST and tile.rows > 1:
+            big = element_cost(self.ctx.block(sink).body) > _UNROLLED_COST
+            if big and tile.rows > 1:
                 self._spill(anchor, sink, loop, tile)
             if self.streamed:
                 self._split_sum(anchor, loop, tile)
@@ -354,7 +354,7 @@ class _Product:
                 self.sch.compute_at(anchor, loop)
                 self.sch.set_scope(anchor, 0, "local")
                 self._tile_sum(anchor, loop, tile, part.rows, ahead if loop is longest else 0)
-            self._write_back(sink, loop, tile)
+            self._write_back(sink, loop, tile, big)
         return anchors
 
     def _is_streamed(self, rows: PrimExpr) -> bool:
@@ -396,26 +396,25 @@ class _Product:
 
     def _split_sum(self, anchor: BlockRV, tile_loop: LoopRV, tile: Tile) -> None:
         """Sum every few products by themselves, so that one panel, a single stream of memory, keeps the units busy."""
-        sch = self.sch
-        column = 1 + next(i for i, iv in enumerate(self.ctx.block(anchor).iter_vars) if iv.var is self.c.vector)
-        (step,) = (x for x, place in self._loops_by_place(anchor) if place == self._place_of(anchor, "reduce"))
-        n = self.ctx.constant(step) or 1
+        sch, ctx = self.sch, self.ctx
+        column = 1 + next(i for i, iv in enumerate(ctx.block(anchor).iter_vars) if iv.var is self.c.vector)
+        loops = sch.get_loops(anchor)
+        owner = ctx.owners(anchor, loops)
+        (step,) = (x for x in loops if x.var in owner and owner[x.var].iter_type == "reduce")
+        n = ctx.constant(step) or 1
         choices = [s for s in (2, 4, 8) if n % s == 0]
-        sums = self.ctx.choose(
-            "partial_sums",
-            choices,
-            max(s for s in choices if s == 2 or s * tile.vectors <= self.ctx.machine.sums_at_once),
-        )
+        most = max(s for s in choices if s == 2 or s * tile.vectors <= ctx.machine.sums_at_once)
+        sums = ctx.choose("partial_sums", choices, most)
         _, phase = sch.split(step, [None, sums])
         part = sch.rfactor(phase, 0)
         for block in (anchor, part):
             sch.compute_at(block, tile_loop)
             sch.set_scope(block, 0, "local")
-            inner = [(x, p) for x, p in self._loops_by_place(block) if self._is_below(x, tile_loop, block)]
-            summed = self._place_of(block, "reduce")
-            (steps,) = (x for x, p in inner if p == summed)
-            lanes = [x for x, p in inner if p == column]
-            others = [x for x, p in inner if p not in (summed, column)]
+            owner = ctx.owners(block, ctx.below(block, tile_loop))
+            inner = [x for x in ctx.below(block, tile_loop) if x.var in owner]
+            (steps,) = (x for x in inner if owner[x.var].iter_type == "reduce")
+            lanes = [x for x in inner if owner[x.var].var is ctx.block(block).iter_vars[column].var]
+            others = [x for x in inner if x is not steps and x not in lanes]
             vectors: list[LoopRV] = []
             if tile.vectors > 1:
                 outer, lane = sch.split(lanes[0], [None, tile.lanes])
@@ -425,24 +424,8 @@ class _Product:
             for x in [*others, *vectors, *([steps] if block is anchor else [])]:
                 sch.unroll(x)
             if block is part and self._packed_bytes() >= self.ctx.machine.lost_weight_bytes:
-                ahead = self.ctx.prefetch_distance()
-                sch.annotate(steps, PREFETCH_MARK, ahead)
+                sch.annotate(steps, PREFETCH_MARK, ctx.prefetch_distance())
             sch.decompose_reduction(block, steps)
-
-    def _loops_by_place(self, block: BlockRV) -> list[tuple[LoopRV, int]]:
-        """The loops around a block, each with the place of the variable that it gives values to."""
-        values = self.sch.state.realize(block.name).iter_values
-        places = [
-            (x, next((i for i, v in enumerate(values) if x.var in used_vars(v)), -1)) for x in self.sch.get_loops(block)
-        ]
-        return [(x, p) for x, p in places if p >= 0]
-
-    def _place_of(self, block: BlockRV, iter_type: str) -> int:
-        return next(i for i, iv in enumerate(self.ctx.block(block).iter_vars) if iv.iter_type == iter_type)
-
-    def _is_below(self, loop: LoopRV, outer: LoopRV, block: BlockRV) -> bool:
-        order = [x.var for x in self.sch.get_loops(block)]
-        return order.index(loop.var) > order.index(outer.var)
 
     def _spill(self, anchor: BlockRV, sink: BlockRV, tile_loop: LoopRV, tile: Tile) -> None:
         """Copy the finished tile, for an epilogue that loops over its rows.
@@ -534,13 +517,12 @@ class _Product:
                 with suppress(ScheduleError):  # nothing is padded
                     sch.skip_zeros(anchor)
 
-    def _write_back(self, sink: BlockRV, tile_loop: LoopRV, tile: Tile) -> None:
-        """Unroll the epilogue over the tile, in vectors."""
+    def _write_back(self, sink: BlockRV, tile_loop: LoopRV, tile: Tile, big: bool) -> None:
+        """Write the tile in vectors, row by row where the epilogue is big."""
         sch, ctx = self.sch, self.ctx
         inner = ctx.below(sink, tile_loop)
         column = inner[-1]
         n = ctx.constant(column)
-        big = element_cost(ctx.block(sink).body) > _UNROLLED_COST
         if n is not None and n > tile.lanes:
             outer, lane = sch.split(column, [None, tile.lanes])
             sch.vectorize(lane)
