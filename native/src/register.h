@@ -32,14 +32,16 @@ using tvm::ffi::String;
 void check_count(int32_t found, int32_t expected);  // raises "TypeError"
 [[noreturn]] [[gnu::cold]] void wrong_argument(const TVMFFIAny* args, int32_t i, const std::string& expected);
 
-// An argument as a C++ value; one of another type raises "TypeError".
+// An argument as a C++ value; one of another type, or None in the place of an object, raises "TypeError".
 template <typename T>
 [[gnu::noinline]] T argument(const TVMFFIAny* args, int32_t i) {
   const auto& view = reinterpret_cast<const tvm::ffi::AnyView*>(args)[i];
   if constexpr (std::is_same_v<T, tvm::ffi::Any>) {
     return view;
   } else {
-    if (auto value = view.try_cast<T>()) return *std::move(value);
+    constexpr bool object = std::is_base_of_v<tvm::ffi::ObjectRef, T> && !tvm::ffi::is_optional_type_v<T>;
+    auto value = object && view.type_index() == kTVMFFINone ? std::nullopt : view.try_cast<T>();
+    if (value) return *std::move(value);
     wrong_argument(args, i, tvm::ffi::TypeTraits<T>::TypeStr());
   }
 }

@@ -76,6 +76,7 @@ FINITE: dict[str, tuple[str, str]] = {
         "an axis that keeps its size is left alone, or each element meets its neighbour with weight 0",
     ),
     "einsum": ("operands", "three operands are multiplied two at a time, in the order that costs least"),
+    "ewise_fma": ("x1 x2 x3", "a product that overflows meets the infinity of the other sign"),
     "nn.lstm_recurrence": ("p initial_h initial_c", "infinity meets gates that narrower numbers round to 0"),
     "nn.(cached_)?attention.*": ("value", "keys that are not seen are left out, or have weight 0, as have small ones"),
     "vision.non_max_suppression": ("data", "the greatest of scores that are no numbers hangs on their order"),

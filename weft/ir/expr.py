@@ -325,4 +325,7 @@ def constant(data: Any, dtype: str | None = None) -> Constant:
         data = np.asanyarray(data).astype(numpy_dtype(dtype), copy=False)
     if isinstance(data, (np.ndarray, np.generic)):
         data = runtime.constant_view(np.asanyarray(data))
+    if not hasattr(data, "shape"):
+        wanted = "an expression, an array, a number or a list of numbers"
+        raise error.InvalidArgument("no tensor can be made of this", expected=wanted, found=f"{data!r:.60}")
     return Constant(data, ty=tensor_type(tuple(int(d) for d in data.shape), str(data.dtype)))

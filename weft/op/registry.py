@@ -156,6 +156,8 @@ def declare(
     layout : Layout, optional
         By default AXES for element-wise operators, else OWN.
     """
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise error.InvalidArgument("an operator has a name", expected="a text", found=repr(name))
     if name in _OPS:
         raise error.InvalidArgument(f"operator '{name}' is declared twice")
     kinds = dict(attrs or {})
@@ -296,6 +298,8 @@ def _convert(spec: Input, value: Any, like: str | None) -> ir.Expr:
     if spec.kind == "prim":
         return ir.prim_value(value)
     if spec.kind == "tensors":
+        if not isinstance(value, (list, tuple)):
+            raise error.InvalidArgument(f"'{spec.name}' is no list of tensors", found=f"{value!r:.60}")
         return ir.Tuple(tuple(_convert(Input(spec.name), v, like) for v in value))
     if isinstance(value, ir.PrimExpr):
         return ir.PrimValue(value)

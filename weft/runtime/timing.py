@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import tvm_ffi
 
+from weft.error import InvalidArgument
 from weft.ffi import convert_argument, get_global_func
 from weft.runtime.device import Device
 
@@ -57,6 +58,12 @@ def time_function(
     dev: Device | None = None,
 ) -> BenchmarkResult:
     """Time calls of a packed function; see `Module.time_evaluator` for the parameters."""
+    if not callable(function):
+        raise InvalidArgument("what is timed is a function", found=repr(function))
+    if min(number, repeat) < 1:
+        raise InvalidArgument(
+            "nothing is timed", expected="'number' and 'repeat' of 1 and more", found=f"{number} and {repeat}"
+        )
     values = [convert_argument(a) for a in args]
     where = dev.__dlpack_device__() if dev is not None else (Device.kDLCPU, 0)
     preproc = get_global_func(f_preproc) if f_preproc else None

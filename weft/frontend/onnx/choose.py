@@ -16,6 +16,8 @@ from weft.topi.elementwise import BINARY, UNARY
 _MOVES = {"full": 1, **dict.fromkeys(("broadcast_to", "expand_dims", "permute_dims", "reshape", "squeeze"), 0)}
 """Operators whose elements are all elements of one operand, by its place."""
 _ELEMENTWISE = {"astype", *UNARY, *BINARY}
+_STEPS = 12
+"""Operators between a mask and the numbers that it is made of up to which these are looked for."""
 
 
 @converter("NonZero")
@@ -60,18 +62,18 @@ def flat_places(node: Node, mask: ir.Expr) -> Any:
     return node.slice(places, [0], [0], [counted(node, count)])
 
 
-def _filling(node: Node, x: ir.Expr) -> ir.Constant | None:
+def _filling(node: Node, x: ir.Expr, steps: int = _STEPS) -> ir.Constant | None:
     """Return the number that all elements of a tensor are known to be, without dimensions."""
     value = node.graph.bb.lookup_binding(x) if isinstance(x, Var) else x
     if isinstance(value, ir.Constant):
         numbers = value.data.numpy().reshape(-1)
         return constant(numbers[0]) if numbers.size and (numbers == numbers[0]).all() else None
-    if not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op):
+    if not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op) or not steps:
         return None
     name = value.op.name.removeprefix("relax.")
     if name in _MOVES:
-        return _filling(node, value.args[_MOVES[name]])
-    operands = [_filling(node, a) for a in value.args] if name in _ELEMENTWISE else [None]
+        return _filling(node, value.args[_MOVES[name]], steps - 1)
+    operands = [_filling(node, a, steps - 1) for a in value.args] if name in _ELEMENTWISE else [None]
     if any(o is None for o in operands):
         return None
     made = node.op(name, *operands, **dict(value.attrs.items))

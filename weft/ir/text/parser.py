@@ -460,8 +460,12 @@ def from_source(
     ParseError
         With the place in the text.
     """
+    if isinstance(program, type):
+        return ir_module(program)
     if not isinstance(program, str):
-        return ir_module(program) if isinstance(program, type) else program
+        if not isinstance(program, (BaseFunc, IRModule)):
+            raise InvalidArgument("this is no program", expected="its text, or what was read", found=repr(program))
+        return program
     names = {**LANGUAGES, tir_prefix: LANGUAGES.get("T"), **(extra_vars or {})}
     return _told(lambda: _definitions(source_of_text(program), names))
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft import ir
-from weft.error import ShapeMismatch, TypeInferenceError
+from weft.error import ShapeMismatch, TypeInferenceError, reading
 from weft.op import normalize_axes, normalize_axis, tensor_arg
 from weft.relay.expr import as_expr, const
 from weft.relay.op.registry import op_call
@@ -102,7 +102,8 @@ def numbers(value: object) -> Any:
     if isinstance(value, ir.PrimExpr):
         known = ir.as_int(value)
         return value if known is None else known
-    return None if value is None else int(value)  # type: ignore[call-overload]
+    with reading("this is no size and no list of sizes", expected="integers or scalar expressions"):
+        return None if value is None else int(value)  # type: ignore[call-overload]
 
 
 def shape_argument(value: object) -> ir.Expr:
