@@ -184,6 +184,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
            })
       .def("weft.device_stream_set",
            [](int type, int device, int64_t stream) {
+             if (device < 0) expect_ok(fail("ValueError", "a device numbered %d", device));
              expect_ok(TVMFFIEnvSetStream(type, device, handle(stream), nullptr));
            })
       .def("weft.device_stream_sync",

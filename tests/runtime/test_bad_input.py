@@ -10,8 +10,9 @@ import tvm_ffi
 
 from tests.refusals import refuses
 from tests.runtime.programs import add_twice
-from weft import relax, runtime, tir
-from weft.error import ExecutableError
+from weft import relax, relay, runtime, script, tir
+from weft.error import ExecutableError, InvalidArgument
+from weft.runtime.timing import time_function
 
 DATA = add_twice(1).bytes
 KIND_AT = 8 + 8 + len("0.14") + 8  # of the first function: after the magic number, the version and a count
@@ -121,3 +122,23 @@ def test_a_tensor_without_memory(main):
 def test_compiled_code_is_not_copied(main, copied):
     for value in (main, runtime.VirtualMachine(add_twice(1), runtime.cpu()), add_twice(1)):
         refuses(TypeError, "export_library", copied, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [("weft.time_function", (None, 1, 1, 0, 0, 0, 0, 1, 0, None)), ("weft.device_stream_set", (1, -1, -1))],
+)
+def test_native_functions_need_what_they_use(name, given):
+    refuses((TypeError, ValueError), "", tvm_ffi.get_global_func(name), *given)
+
+
+def test_what_cannot_be_timed_is_refused():
+    for function, counts in ((None, {}), (len, {"number": 0}), (len, {"repeat": -1})):
+        refuses(InvalidArgument, "timed", time_function, function, [()], **counts)
+
+
+def test_what_is_no_program_no_tensor_and_no_list_is_refused():
+    refuses(InvalidArgument, "no program", script.from_source, None)
+    refuses(InvalidArgument, "no tensor", relax.op.abs, object())
+    refuses(InvalidArgument, "no list of tensors", relax.op.concat, 3)
+    refuses(InvalidArgument, "no list of sizes", relay.op.reshape, relay.var("x", shape=(4,)), "four")

@@ -193,7 +193,7 @@ class _Writer:
         if join is not None:
             gvar, args, *scalars = value.args
             begin: ir.PrimExpr = ir.const(join.begins[var], "int64")
-            func = self.bb.module[gvar]
+            func: Any = self.bb.module[gvar]
             if len(self.begins[join.place(gvar)]) > 1:
                 scalars = [[*(scalars[0].values if scalars else ()), begin]]
                 begin = ir.SizeVar("begin", "int64")
