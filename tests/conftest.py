@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VALUES_ONLY = {
     *(f"e2e/test_{name}.py" for name in ("bad_input", "determinism", "light_models", "onnx_suite")),
     *("auto_scheduler", "check", "examples", "exec", "frontend", "fuzz", "op", "quantize", "relax", "relay", "te"),
-    *("target/test_out_of_tree.py", "test_docs.py", "test_gallery.py", "tir", "topi"),
+    *("target/test_out_of_tree.py", "test_docs.py", "test_gallery.py", "dlight", "tir", "topi"),
 }
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # the suite runs in the background; its programs would inherit it

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from tests.relax_models import model
 from weft import ir, relax, tir
 
 
@@ -43,16 +44,9 @@ def matmul_func(m=16, n=8, k=4, names=("i", "j", "k"), dtype="float32"):
 
 def relax_module(dim="n"):
     """A module with a symbolic dimension, a constant and a TIR function."""
-    n = ir.SizeVar(dim, "int64")
-    bb = relax.BlockBuilder()
-    x = relax.Var("x", relax.tensor_type((n, 16), "float32"))
+    x = relax.Var("x", relax.tensor_type((ir.SizeVar(dim, "int64"), 16), "float32"))
     w = relax.constant(np.arange(128, dtype="float32").reshape(16, 8))
-    with bb.function("main", [x]):
-        with bb.dataflow():
-            y = bb.emit(relax.op.matmul(x, w))
-            z = bb.emit_output(relax.op.nn.softmax(relax.op.nn.relu(y), axis=-1))
-        bb.emit_func_output(z)
-    mod = bb.get()
+    mod = model(lambda x: relax.op.nn.softmax(relax.op.nn.relu(relax.op.matmul(x, w)), axis=-1), x)
     mod["matmul"] = matmul_func()
     return mod
 

@@ -5,6 +5,7 @@ import pytest
 
 import weft
 from tests.refusals import refuses
+from tests.relax_models import model
 from weft import error, relax, te
 from weft import meta_schedule as ms
 from weft.meta_schedule.testing.dummy_object import DummyBuilder, DummyRunner
@@ -114,17 +115,13 @@ def test_a_task_that_fails_is_noted():
     assert len(database) == 2 and not any(r.is_valid() for r in database.get_all_tuning_records())
 
 
-def model():
-    bb = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorStructInfo((4, 8), "float32"))
-    with bb.function("main", [x]):
-        y = bb.emit(relax.op.nn.relu(x))
-        bb.emit_func_output(bb.emit(relax.op.add(y, y)))
-    return bb.get()
+def doubled(x):
+    y = relax.op.nn.relu(x)
+    return relax.op.add(y, y)
 
 
 def test_kernels_of_a_program(tmp_path):
-    mod = relax.transform.LegalizeOps()(model())
+    mod = relax.transform.LegalizeOps()(model(doubled, (4, 8)))
     tasks = extract_tasks(mod, "llvm")
     assert [t.task_name[-4:].strip("_") for t in tasks] == ["relu", "add"] and {t.weight for t in tasks} == {1}
     work_dir = str(tmp_path)
@@ -140,7 +137,7 @@ def test_kernels_of_a_program(tmp_path):
 
 def test_a_pipeline_that_tunes(tmp_path):
     pipeline = relax.get_pipeline("static_shape_tuning", "llvm", total_trials=1, work_dir=str(tmp_path))
-    assert any(f.attrs.get("tir.is_scheduled") for f in pipeline(model()).functions.values())
+    assert any(f.attrs.get("tir.is_scheduled") for f in pipeline(model(doubled, (4, 8))).functions.values())
 
 
 def test_seconds_of_parts():

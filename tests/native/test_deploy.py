@@ -3,30 +3,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.runtime.programs import HERE, add_twice, include_flags, libraries
+from tests.runtime.programs import add_twice, libraries, linked
 
 
 def test_model_runs_without_python(tmp_path):
     """A C++ program links the runtime and runs an exported model; no Python is in the process."""
     model = add_twice(2).export_library(tmp_path / "model.so")
-    ffi, weft = libraries()
-    program = tmp_path / "deploy"
-    subprocess.run(
-        [
-            "c++",
-            "-std=c++17",
-            "-O1",
-            str(HERE / "deploy_main.cc"),
-            *include_flags(),
-            weft,
-            ffi,
-            f"-Wl,-rpath,{os.path.dirname(weft)}",
-            f"-Wl,-rpath,{os.path.dirname(ffi)}",
-            "-o",
-            str(program),
-        ],
-        check=True,
-    )
+    program = linked("deploy_main.cc", tmp_path / "deploy")
     out = subprocess.run([str(program), model], capture_output=True, text=True)
     assert out.returncode == 0, out.stdout + out.stderr
     lines = out.stdout.splitlines()

@@ -1,34 +1,15 @@
-import os
 import subprocess
 
 import numpy as np
 import pytest
 
-from tests.runtime.programs import HERE, include_flags, libraries
+from tests.runtime.programs import linked
 from weft import relay
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
-    ffi, weft = libraries()
-    path = tmp_path_factory.mktemp("deploy") / "deploy_graph"
-    subprocess.run(
-        [
-            "c++",
-            "-std=c++17",
-            "-O1",
-            str(HERE / "deploy_graph.cc"),
-            *include_flags(),
-            weft,
-            ffi,
-            f"-Wl,-rpath,{os.path.dirname(weft)}",
-            f"-Wl,-rpath,{os.path.dirname(ffi)}",
-            "-o",
-            str(path),
-        ],
-        check=True,
-    )
-    return path
+    return linked("deploy_graph.cc", tmp_path_factory.mktemp("deploy") / "deploy_graph")
 
 
 @pytest.mark.parametrize("executor", ["graph", "aot"])

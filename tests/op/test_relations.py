@@ -1,6 +1,6 @@
 """What operators demand of their operands, with a name for every dimension: contradictions are refused at run time.
 
-Each row has operands that fit, and changes to one of them with the error that it gets. All rows are one program.
+Each row has operands that fit, and changes to one of them with the error that it gets.
 """
 
 import itertools
@@ -11,6 +11,7 @@ import pytest
 
 import weft
 from tests.refusals import refuses
+from tests.relax_models import model
 from weft import arith, error, ir, relax, topi
 from weft.op import make_call
 from weft.op.infer import broadcast_dims
@@ -228,40 +229,34 @@ ROWS: tuple[Row, ...] = (
 )
 
 
-def program() -> Any:
-    """One function for each row, of tensors all of whose dimensions are variables."""
-    bb = relax.BlockBuilder()
-    for n, row in enumerate(ROWS):
-        params = []
-        for k, x in enumerate(row.args):
-            dims = x.shape if k in row.known else [ir.SizeVar(f"d{k}_{a}", "int64") for a in range(x.ndim)]
-            params.append(relax.Var(f"x{k}", ir.tensor_type(dims, x.dtype.name)))
-        attrs, args = dict(row.attrs), list(params)
+def program(row: Row) -> Any:
+    """A function of tensors all of whose dimensions are variables."""
+    params = []
+    for k, x in enumerate(row.args):
+        dims = x.shape if k in row.known else [ir.SizeVar(f"d{k}_{a}", "int64") for a in range(x.ndim)]
+        params.append(relax.Var(f"x{k}", ir.tensor_type(dims, x.dtype.name)))
+
+    def call(*args: ir.Expr) -> ir.Expr:
+        attrs, given = dict(row.attrs), list(args)
         if row.joined:
-            args = [ir.Tuple(tuple(args))]
+            given = [ir.Tuple(args)]
         elif attrs.pop("data_and", 0):
-            args[1] = ir.Tuple((args[1],))
+            given[1] = ir.Tuple((given[1],))
         if row.last is not None:
-            args.append(ir.shape_expr(row.last))
-        with bb.function(f"f{n}", params):
-            bb.emit_func_output(bb.emit(make_call(row.op)(*args, **attrs)))
-    return bb.get()
+            given.append(ir.shape_expr(row.last))
+        return make_call(row.op)(*given, **attrs)
+
+    return model(call, *params)
 
 
-@pytest.fixture(scope="module")
-def vm() -> Any:
-    """The rows' functions."""
-    return relax.VirtualMachine(weft.compile(program(), target="llvm"), weft.cpu())
-
-
-@pytest.mark.parametrize("n", range(len(ROWS)), ids=[f"{n}-{r.op}" for n, r in enumerate(ROWS)])
-def test_contradictions_are_refused(vm: Any, n: int) -> None:
-    row = ROWS[n]
-    vm[f"f{n}"](*map(weft.runtime.tensor, row.args))
+@pytest.mark.parametrize("row", ROWS, ids=[f"{n}-{r.op}" for n, r in enumerate(ROWS)])
+def test_contradictions_are_refused(row: Row) -> None:
+    main = relax.VirtualMachine(weft.compile(program(row), target="llvm"), weft.cpu())["main"]
+    main(*map(weft.runtime.tensor, row.args))
     for k, x, kind in row.wrong:
         args = list(row.args)
         args[k] = x
-        e = refuses(kind, "", vm[f"f{n}"], *map(weft.runtime.tensor, args))
+        e = refuses(kind, "", main, *map(weft.runtime.tensor, args))
         assert type(e) is kind, e
         assert row.op in str(e), e
 
@@ -317,10 +312,8 @@ def test_a_dimension_that_follows_from_an_unknown_shape_is_unknown():
 
 
 def _main(param: relax.Var, call: ir.Expr, mode: str) -> Any:
-    bb = relax.BlockBuilder()
-    with bb.function("main", [param]):
-        bb.emit_func_output(bb.emit(call))
-    return relax.VirtualMachine(relax.build(bb.get(), "llvm", exec_mode=mode), weft.cpu())["main"]
+    mod = model(lambda _: call, param)
+    return relax.VirtualMachine(relax.build(mod, "llvm", exec_mode=mode), weft.cpu())["main"]
 
 
 @pytest.mark.parametrize("mode", ["bytecode", "compiled"])

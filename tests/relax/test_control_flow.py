@@ -112,7 +112,7 @@ SUM = f"""
 
 
 @MODES
-@pytest.mark.parametrize(("kilobytes", "deep"), [(0, 900), (64, 9), (1 << 15, 12_000)])
+@pytest.mark.parametrize(("kilobytes", "deep"), [(0, 900), (64, 9), (1 << 13, 3_000)])
 def test_recursion_that_is_no_tail_call_has_the_depth_of_its_threads_stack(exec_mode, kilobytes, deep):
     """In a process of its own, which a stack that overflows would take down."""
     code = (

@@ -1,5 +1,6 @@
 """Kernels compiled in processes beside this one: the same code, and this process steps in where they fail."""
 
+import functools
 import os
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import weft
 from tests.refusals import refuses
+from tests.relax_models import model
 from weft import error, ir, relax, target, te, tir, tune
 from weft.relax.kernel_builder import CompiledKernel, KernelJob, compile_kernel_jobs, compile_scheduled
 
@@ -105,16 +107,7 @@ def test_a_module_built_with_a_process_beside(two_processes, tmp_path, monkeypat
 
 
 def chain(n: int) -> ir.IRModule:
-    bb = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorStructInfo((4,), "float32"))
-    with bb.function("main", [x]):
-        with bb.dataflow():
-            y = x
-            for _ in range(n):
-                y = bb.emit(relax.op.add(y, x))
-            out = bb.emit_output(y)
-        bb.emit_func_output(out)
-    return bb.get()
+    return model(lambda x: functools.reduce(relax.op.add, [x] * n, x), (4,))
 
 
 def test_a_process_that_was_started_ahead_is_used(two_processes, monkeypatch):

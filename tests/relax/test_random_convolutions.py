@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.relax_models import model
 from weft import relax
 
 TARGETS = ("llvm", "llvm -mcpu=haswell")
@@ -57,34 +58,20 @@ def reference(x, w, bias, d):
 
 def program(d, weight, bias):
     """The convolution with its bias and what follows, as a module."""
-    dims = {a: weft.tir.Var(a, "int64") for a in d["symbolic"]}
-    height, width = d["sizes"][0]
-    shape = (dims.get("n", d["batch"]), d["c"], dims.get("h", height), dims.get("w", width))
-    bb = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType(shape, "float32"))
-    with bb.function("main", [x]), bb.dataflow():
-        y = bb.emit(
-            relax.op.nn.conv2d(
-                x,
-                relax.const(weight),
-                strides=d["strides"],
-                padding=d["padding"],
-                dilation=d["dilation"],
-                groups=d["groups"],
-            )
-        )
-        y = bb.emit(relax.op.add(y, relax.const(bias)))
+    op, known = relax.op, dict(zip("nhw", (d["batch"], *d["sizes"][0]), strict=True))
+    n, h, w = (a if a in d["symbolic"] else known[a] for a in "nhw")
+
+    def layers(x):
+        attrs = {name: d[name] for name in ("strides", "padding", "dilation", "groups")}
+        y = op.add(op.nn.conv2d(x, relax.const(weight), **attrs), relax.const(bias))
         if d["after"] == "relu":
-            y = bb.emit(relax.op.nn.relu(y))
-        elif d["after"] == "hardswish":
-            half = bb.emit(
-                relax.op.add(bb.emit(relax.op.multiply(y, relax.const(1 / 6, "float32"))), relax.const(0.5, "float32"))
-            )
-            y = bb.emit(relax.op.multiply(y, bb.emit(relax.op.clip(half, 0, 1))))
-        elif d["after"] == "residual":
-            y = bb.emit(relax.op.add(y, y))
-        bb.emit_func_output(bb.emit_output(y))
-    return bb.get()
+            return op.nn.relu(y)
+        if d["after"] == "hardswish":
+            half = op.add(op.multiply(y, relax.const(1 / 6, "float32")), relax.const(0.5, "float32"))
+            return op.multiply(y, op.clip(half, 0, 1))
+        return op.add(y, y) if d["after"] == "residual" else y
+
+    return model(layers, (n, d["c"], h, w))
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -7,6 +7,7 @@ import pytest
 
 import weft as tvm
 from tests.ir.programs import relax_module
+from tests.relax_models import model
 from weft import ir, relax
 from weft.ir import If, SizeVar, Var, assert_structural_equal
 from weft.relax import transform as t
@@ -104,11 +105,8 @@ def test_symbolic_dimensions():
 
 def test_variables_that_are_not_sizes_say_so():
     n = Var("n", "int64")
-    bb = relax.BlockBuilder()
     x = relax.Var("x", relax.tensor_type((n,), "float32"))
-    with bb.function("main", [x]):
-        bb.emit_func_output(bb.emit(relax.op.exp(x)))
-    assert "T.int64(is_size_var=False)" in round_trip(bb.get())
+    assert "T.int64(is_size_var=False)" in round_trip(model(relax.op.exp, x))
 
 
 def test_types():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.refusals import refuses
+from tests.relay.test_interpreter import lists
 from weft import error, ir, relay
 from weft.relay.backend.interpreter import ConstructorValue, Executor
 
@@ -72,18 +73,9 @@ def test_what_is_refused(mod):
     refuses(error.InvalidArgument, "no function 'main'", relay.create_executor().evaluate)
 
 
-def lists():
-    header, a = relay.GlobalTypeVar("List"), relay.TypeVar("A")
-    cons = relay.Constructor("Cons", (a, header(a)), header)
-    nil = relay.Constructor("Nil", (), header)
-    mod = ir.IRModule()
-    mod[header] = relay.TypeData(header, (a,), (cons, nil))
-    return mod, header, cons, nil
-
-
 def test_long_lists_go_through_the_machine():
-    mod, header, cons, nil = lists()
-    xs = relay.var("xs", header(I32))
+    mod, cons, nil = lists()
+    xs = relay.var("xs", cons.belong_to(I32))
     mod["main"] = relay.Function([xs], cons(relay.const(-1), xs))
     given = ConstructorValue(2, [], nil)
     for i in range(20_000):
@@ -96,7 +88,7 @@ def test_long_lists_go_through_the_machine():
 
 @pytest.mark.parametrize("kind", ["debug", "vm"])
 def test_results_of_every_kind(kind):
-    mod, header, cons, nil = lists()
+    mod, cons, nil = lists()
     x, y = relay.var("x", "int32"), relay.var("y", "int32")
     closure = relay.Function([y], relay.Tuple((subtract(x, y), cons(relay.Tuple((x, y)), nil()))))
     mod["main"] = relay.Function([x], relay.Tuple((x, relay.Tuple(()), closure)))
@@ -111,7 +103,7 @@ def test_results_of_every_kind(kind):
 
 @pytest.mark.parametrize("kind", ["debug", "vm"])
 def test_arguments_of_other_types_are_refused(kind):
-    mod, header, cons, nil = lists()
+    mod, cons, nil = lists()
     option = relay.GlobalTypeVar("Option")
     none = relay.Constructor("None", (), option)
     mod[option] = relay.TypeData(option, (), (none,))
@@ -127,7 +119,7 @@ def test_arguments_of_other_types_are_refused(kind):
         (relay.scalar_type("float32"), [3, 2.5], [np.float64(2.5)]),
         (relay.scalar_type("uint8"), [255], [256, -1]),
         (relay.TupleType((I32, relay.TupleType(()))), [(1, ())], [(1,), 1, (1.5, ()), (1, (2,)), empty]),
-        (header(I32), [empty], [other, 3, (), None]),
+        (cons.belong_to(I32), [empty], [other, 3, (), None]),
     ):
         x = relay.var("x", ty)
         mod["main"] = relay.Function([x], x)

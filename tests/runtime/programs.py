@@ -112,6 +112,14 @@ def libraries():
     return str(find_libtvm_ffi()), str(weft.ffi.find_library())
 
 
+def linked(source: str, program: Path) -> Path:
+    """Compile a C++ file of tests/native to a program that has the runtime."""
+    command = ["c++", "-std=c++17", "-O1", str(HERE / source), *include_flags(), *reversed(libraries())]
+    folders = [f"-Wl,-rpath,{Path(library).parent}" for library in libraries()]
+    subprocess.run([*command, *folders, "-o", str(program)], check=True)
+    return program
+
+
 def add_twice(steps=2):
     """main(x: (n, 4) float32): x doubled `steps` times, with a symbolic first dimension, storage planned per step."""
     a = Assembler()

@@ -52,10 +52,7 @@ def kernels():
                 Out[v] = X[v] * T.float32(2)
 
     @T.prim_func
-    def add_scalar(x: T.handle, y: T.handle, out: T.handle):
-        X = T.match_buffer(x, (), "int64")
-        Y = T.match_buffer(y, (), "int64")
-        Out = T.match_buffer(out, (), "int64")
+    def add_scalar(X: T.Buffer((), "int64"), Y: T.Buffer((), "int64"), Out: T.Buffer((), "int64")):
         with T.block("add"):
             Out[()] = X[()] + Y[()]
 

@@ -9,6 +9,7 @@ import pytest
 import tvm_ffi
 
 from tests.refusals import refuses
+from tests.relax_models import model
 from tests.runtime.programs import add_twice
 from weft import relax, relay, runtime, script, tir
 from weft.error import ExecutableError, InvalidArgument
@@ -49,17 +50,13 @@ def test_missing_kernel():
 @pytest.fixture(scope="module", params=["bytecode", "compiled"])
 def main(request):
     n, m = tir.Var("n", "int64"), tir.Var("m", "int64")
-    bb = relax.BlockBuilder()
     a = relax.Var("a", relax.TensorStructInfo((n, m), "float32"))
     b = relax.Var("b", relax.TensorStructInfo((m, n), "float32"))
     s = relax.Var("s", relax.ShapeStructInfo([n]))
     p = relax.Var("p", relax.PrimStructInfo("int64"))
     t = relax.Var("t", relax.TupleStructInfo([relax.TensorStructInfo((n, 3), "float32")]))
-    with bb.function("main", [a, b, s, p, t]):
-        with bb.dataflow():
-            y = bb.emit_output(bb.emit(relax.op.matmul(a, b)))
-        bb.emit_func_output(y)
-    return relax.VirtualMachine(relax.build(bb.get(), "llvm", exec_mode=request.param))["main"]
+    mod = model(lambda a, b, *_: relax.op.matmul(a, b), a, b, s, p, t)
+    return relax.VirtualMachine(relax.build(mod, "llvm", exec_mode=request.param))["main"]
 
 
 def tensor(*shape, dtype=np.float32):

@@ -8,25 +8,35 @@ from torch.export import Dim
 from tests.frontend.torch.programs import Call, check, exported
 from weft.frontend.torch import from_exported_program
 
+BOTH = {"bidirectional": True}
+LAYERS = [(1, {}), (2, {"batch_first": True, **BOTH}), (2, {"bias": False}), (1, BOTH)]
 
-@pytest.mark.filterwarnings("error:PyTorch runs")
-@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
-@pytest.mark.parametrize(
-    ("layers", "options"),
-    [(1, {}), (2, {"batch_first": True, "bidirectional": True}), (2, {"bias": False}), (1, {"bidirectional": True})],
-)
-def test_layers(kind, layers, options):
-    layer = kind(3, 5, layers, **options)
+
+def recurrent(kind, layers, options):
+    """A layer and what it gives, flat; where the samples are in its input, and inputs of 4, of 1 and of 17."""
+    layer, samples = kind(3, 5, layers, **options), int(not options.get("batch_first", False))
 
     def results(x):
         out, last = layer(x)
         return (out, *last) if isinstance(last, tuple) else (out, last)
 
+    return layer, results, samples, [torch.randn(*((6, n) if samples else (n, 6)), 3) for n in (4, 1, 17)]
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+@pytest.mark.parametrize(("layers", "options"), LAYERS)
+def test_layers(kind, layers, options):
+    layer, results, samples, inputs = recurrent(kind, layers, options)
     call = Call(results)
     call.layer = layer
-    first = options.get("batch_first", False)
-    inputs = [torch.randn(*((n, 6) if first else (6, n)), 3) for n in (4, 1, 17)]
-    check(call, *((x,) for x in inputs), dynamic=(({0 if first else 1: Dim("samples")},),))
+    check(call, *((x,) for x in inputs), dynamic=(({samples: Dim("samples")},),))
+
+
+@pytest.mark.filterwarnings("error:PyTorch runs a part")
+@pytest.mark.parametrize(("kind", "of"), [(nn.LSTM, 1), (nn.GRU, 2), (nn.RNN, 3)])
+def test_layers_stay_whole_behind_the_compiler(kind, of):
+    """Each kind with other options: by then converters, which have seen all, get the calls that `test_layers` has."""
+    _, results, _, inputs = recurrent(kind, *LAYERS[of])
     with torch.no_grad(), torch._dynamo.config.patch(allow_rnn=True):
         compiled = torch.compile(results, backend="weft", dynamic=True)
         torch.testing.assert_close([compiled(x) for x in inputs], [results(x) for x in inputs])

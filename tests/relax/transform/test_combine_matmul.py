@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import weft
-from tests.relax_models import written
+from tests.relax_models import model, written
 from weft import relax, script
 from weft.relax.analysis import well_formed
 from weft.relax.interpreter import evaluate
@@ -70,22 +70,17 @@ def test_the_user_decides(answer):
 def heads(bias=True, used_twice=False):
     """Two products of one tensor with constant weights that become heads, the second one with no bias if so."""
     rng = np.random.default_rng(1)
-    bb = relax.BlockBuilder()
-    n = weft.tir.Var("n", "int64")
-    x = relax.Var("x", relax.TensorType((1, n, 8), "float32"))
-    with bb.function("main", [x]):
-        with bb.dataflow():
-            outs = []
-            for with_bias in (True, bias):
-                y = bb.emit(relax.op.matmul(x, relax.const(rng.standard_normal((8, 8), np.float32))))
-                if with_bias:
-                    y = bb.emit(relax.op.add(relax.const(rng.standard_normal(8, np.float32)), y))
-                outs.append(bb.emit(relax.op.reshape(y, (1, n, 2, 4))))
-            if used_twice:
-                outs.append(bb.emit(relax.op.exp(y)))
-            out = bb.emit_output(relax.Tuple(outs))
-        bb.emit_func_output(out)
-    return bb.get()
+
+    def results(x):
+        outs = []
+        for with_bias in (True, bias):
+            y = relax.op.matmul(x, relax.const(rng.standard_normal((8, 8), np.float32)))
+            if with_bias:
+                y = relax.op.add(relax.const(rng.standard_normal(8, np.float32)), y)
+            outs.append(relax.op.reshape(y, (1, x.ty.shape[1], 2, 4)))
+        return relax.Tuple([*outs, relax.op.exp(y)] if used_twice else outs)
+
+    return model(results, (1, "n", 8))
 
 
 @pytest.mark.parametrize(("bias", "used_twice", "count"), [(True, False, 1), (False, False, 2), (True, True, 2)])

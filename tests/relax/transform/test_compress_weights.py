@@ -90,14 +90,11 @@ def test_what_is_not_compressed():
 
 
 def network(w, shape, bias=True):
-    bb = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType(shape, "float32"))
-    with bb.function("main", [x]), bb.dataflow():
-        y = bb.emit(relax.op.matmul(x, relax.const(w)))
-        if bias:
-            y = bb.emit(relax.op.nn.relu(bb.emit(relax.op.add(y, relax.const(np.full(w.shape[1], 0.1, np.float32))))))
-        bb.emit_func_output(bb.emit_output(y))
-    return bb.get()
+    def layer(x):
+        y = relax.op.matmul(x, relax.const(w))
+        return relax.op.nn.relu(relax.op.add(y, relax.const(np.full(w.shape[1], 0.1, np.float32)))) if bias else y
+
+    return model(layer, shape)
 
 
 def compressed(mod):

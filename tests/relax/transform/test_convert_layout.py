@@ -1,5 +1,7 @@
 """Channels-last layouts: what is carried through gives what the channels-first program gives."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -101,20 +103,15 @@ def test_parts_and_frames():
 
 def sequences(x, weights):
     """1-D convolutions with all that stays on images of one row, and a transpose at the end."""
-    bb = relax.BlockBuilder()
     op = relax.op
-    with bb.function("main", [x]), bb.dataflow():
-        y = bb.emit(op.nn.relu(bb.emit(op.nn.conv1d(x, weights[0], padding=[2, 1], dilation=2))))
-        y = bb.emit(op.add(y, relax.const(RNG.standard_normal((1, 8, 1)).astype(np.float32))))
-        parts = bb.emit(op.split(y, 2, axis=1))
-        halves = [bb.emit(relax.TupleGetItem(parts, 1)), bb.emit(op.strided_slice(y, [1], [0], [4]))]
-        y = bb.emit(op.nn.pad(bb.emit(op.concat(halves, axis=1)), (0, 0, 0, 0, 3, 0)))
-        z = bb.emit(op.nn.conv1d(y, weights[1], groups=8, strides=2))
-        z = bb.emit(op.nn.max_pool1d(z, pool_size=2, strides=2))
-        z = bb.emit(op.concat([z, z], axis=1))
-        z = bb.emit(op.multiply(z, bb.emit(op.mean(z, [2], True))))
-        bb.emit_func_output(bb.emit_output(bb.emit(op.permute_dims(z, [0, 2, 1]))))
-    return bb.get()
+    y = op.nn.relu(op.nn.conv1d(x, weights[0], padding=[2, 1], dilation=2))
+    y = op.add(y, relax.const(RNG.standard_normal((1, 8, 1)).astype(np.float32)))
+    halves = [relax.TupleGetItem(op.split(y, 2, axis=1), 1), op.strided_slice(y, [1], [0], [4])]
+    y = op.nn.pad(op.concat(halves, axis=1), (0, 0, 0, 0, 3, 0))
+    z = op.nn.conv1d(y, weights[1], groups=8, strides=2)
+    z = op.nn.max_pool1d(z, pool_size=2, strides=2)
+    z = op.concat([z, z], axis=1)
+    return op.permute_dims(op.multiply(z, op.mean(z, [2], True)), [0, 2, 1])
 
 
 @pytest.mark.parametrize("symbolic", [False, True])
@@ -122,7 +119,7 @@ def test_sequences_are_images_of_one_row(symbolic):
     n, w = (weft.tir.Var("n", "int64"), weft.tir.Var("w", "int64")) if symbolic else (2, 41)
     x = relax.Var("x", relax.TensorType((n, 6, w), "float32"))
     weights = [relax.const(RNG.standard_normal(s).astype(np.float32)) for s in ((8, 6, 3), (8, 1, 4))]
-    mod = sequences(x, weights)
+    mod = model(lambda x: sequences(x, weights), x)
     after = relax.transform.widen_conv1d()(relax.transform.normalize()(mod))
     assert not [c for c in walk(after["main"]) if isinstance(c, Call) and "1d" in getattr(c.op, "name", "")]
     check_values(mod, [(2, 6, 41)])
@@ -232,22 +229,22 @@ LONE = [
 def test_one_channel_is_computed_for_pixels_and_odd_groups_each_by_itself(
     channels, window, attributes, count, first, before
 ):
-    batch, height, width = (weft.tir.Var(n, "int64") for n in "nhw")
-    bb, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((batch, channels[0], height, width), "float32"))
     weight = RNG.standard_normal((channels[1], channels[0] // attributes.get("groups", 1), *window)).astype(np.float32)
     point = RNG.standard_normal((channels[0], channels[0], 1, 1)).astype(np.float32)
-    with bb.function("main", [x]), bb.dataflow():
-        y = bb.emit(relax.op.nn.relu(bb.emit(relax.op.nn.conv2d(x, relax.const(point))))) if before else x
-        y = bb.emit(relax.op.nn.conv2d(y, relax.const(weight), **attributes))
-        bb.emit_func_output(bb.emit_output(bb.emit(relax.op.nn.relu(y))))
+
+    def layers(x):
+        y = relax.op.nn.relu(relax.op.nn.conv2d(x, relax.const(point))) if before else x
+        return relax.op.nn.relu(relax.op.nn.conv2d(y, relax.const(weight), **attributes))
+
+    mod = model(layers, ("n", channels[0], "h", "w"))
     machine = Machine(vector_bits=512, vector_registers=32)
-    after = relax.transform.convert_layout(machine=machine)(relax.transform.normalize()(bb.get()))["main"]
+    after = relax.transform.convert_layout(machine=machine)(relax.transform.normalize()(mod))["main"]
     convs = [n for n in walk(after) if isinstance(n, Call) and n.op is Op.get("relax.nn.conv2d")][before:]
     assert len(convs) == count
     twin = before and channels[0] > 16  # that of few channels is computed for pixels too
     first &= not twin or window[0] * window[1] > 12  # where windows are small, a twin that is there already is read
     assert all((c.attrs.get("kernel_layout") in (None, "", "OIHW")) == first for c in convs)
-    vm = relax.VirtualMachine(relax.build(bb.get(), "llvm"), weft.cpu())
+    vm = relax.VirtualMachine(relax.build(mod, "llvm"), weft.cpu())
     for shape in ((2, channels[0], 23, 37), (1, channels[0], 9, 64), (2, channels[0], 9, 7), (0, channels[0], 9, 7)):
         data = RNG.standard_normal(shape).astype(np.float32)
         want = torch.from_numpy(data).double()
@@ -307,14 +304,12 @@ def test_convolutions_of_halves_read_wide_numbers(name):
     rank = 1 if name == "nn.conv1d" else 2
     shapes = ((2, 6, *(9, 7)[:rank]), (6 if "transpose" in name else 12, 3, *(3, 3)[:rank]))
     x, w = (RNG.standard_normal(s).astype(np.float16) for s in shapes)
-    bb, v = relax.BlockBuilder(), relax.Var("x", relax.TensorType(shapes[0], "float16"))
-    with bb.function("main", [v]), bb.dataflow():
-        y = weft.op.make_call(name)(v, relax.const(w), padding=1, groups=2)
-        bb.emit_func_output(bb.emit_output(bb.emit(weft.op.make_call("nn.relu")(bb.emit(y)))))
-    made = relax.transform.decompose_ops(wide_convolutions=True)(relax.transform.normalize()(bb.get()))
+    convolve = partial(weft.op.make_call(name), padding=1, groups=2)
+    mod = model(lambda x: relax.op.nn.relu(convolve(x, relax.const(w))), shapes[0], dtype="float16")
+    made = relax.transform.decompose_ops(wide_convolutions=True)(relax.transform.normalize()(mod))
     (call,) = (n for n in walk(made["main"]) if isinstance(n, Call) and n.op is Op.get(f"relax.{name}"))
     assert [a.ty.dtype for a in call.args] + [call.ty.dtype] == ["float32"] * 3
-    vm = relax.VirtualMachine(relax.build(bb.get(), "llvm"), weft.cpu())
+    vm = relax.VirtualMachine(relax.build(mod, "llvm"), weft.cpu())
     transposed = "_transpose" if "transpose" in name else ""
     function = getattr(torch.nn.functional, f"conv{transposed}{rank}d")
     expected = function(*(torch.from_numpy(a.astype(np.float64)) for a in (x, w)), padding=1, groups=2).relu().numpy()

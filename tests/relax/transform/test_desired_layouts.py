@@ -92,12 +92,8 @@ def test_what_follows_a_convolution_computes_the_same(name: str, layouts: list[s
 @pytest.mark.parametrize("name", ["bias of channels", "scalar"])
 @pytest.mark.parametrize(("layouts", "moves"), [(["NHWC", "OHWI"], "permute_dims"), (["NCHW4c", "OIHW4o"], "layout_")])
 def test_scalars_and_biases_come_into_the_layout(name: str, layouts: list[str], moves: str) -> None:
-    bb = relax.BlockBuilder()
-    x, w = (relax.Var(n, relax.TensorType((4, 4, 3, 3), "float32")) for n in "xw")
-    with bb.function("main", [x, w]), bb.dataflow():
-        y = bb.emit(OP.nn.conv2d(x, w))
-        bb.emit_func_output(bb.emit_output(FOLLOWERS[name](y)))
-    made = ConvertLayout({"relax.nn.conv2d": layouts})(bb.get())
+    mod = model(lambda x, w: FOLLOWERS[name](OP.nn.conv2d(x, w)), (4, 4, 3, 3), (4, 4, 3, 3))
+    made = ConvertLayout({"relax.nn.conv2d": layouts})(mod)
     assert made.script().count(f"R.{moves}") == 4 - (name == "scalar")  # data, kernel, bias and result
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.relax_models import model
 from weft import machine, relax, tir
 from weft.ir import Call, walk
 from weft.relax import transform
@@ -76,13 +77,10 @@ def test_convolutions_without_neighbours_are_products_of_windows(data, weights):
 
 
 def program(data, weights, transposed, attrs, dtype, weight):
-    bb, rank = relax.BlockBuilder(), len(data) - 2
-    x = relax.Var("x", relax.TensorType(data, dtype))
-    w = relax.Var("w", relax.TensorType(weights, dtype)) if weight is None else relax.const(weight)
-    with bb.function("main", [x] if weight is not None else [x, w]), bb.dataflow():
-        made = getattr(relax.op.nn, f"conv{rank}d{'_transpose' if transposed else ''}")(x, w, **attrs)
-        bb.emit_func_output(bb.emit_output(bb.emit(made)))
-    return bb.get()
+    convolve = getattr(relax.op.nn, f"conv{len(data) - 2}d{'_transpose' if transposed else ''}")
+    if weight is None:
+        return model(lambda x, w: convolve(x, w, **attrs), data, weights, dtype=dtype)
+    return model(lambda x: convolve(x, relax.const(weight), **attrs), data, dtype=dtype)
 
 
 def exact(x, w, transposed, attrs):
@@ -148,11 +146,13 @@ def test_images_of_nothing():
 
 @pytest.mark.parametrize("more", [False, True])
 def test_channels_stay_first_where_no_convolution_follows(more):
-    bb, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((1, 6, 4, 37), "float32"))
     w, v = (relax.const(np.ones(shape, np.float32)) for shape in ((6, 1, 3, 3), (40, 6, 3, 3)))
-    with bb.function("main", [x]), bb.dataflow():
-        y = bb.emit(relax.op.nn.relu(bb.emit(relax.op.nn.conv2d(x, w, padding=1, groups=6))))
-        bb.emit_func_output(bb.emit_output(bb.emit(relax.op.nn.conv2d(y, v, padding=1)) if more else y))
-    after = transform.convert_layout(machine=machine.Machine(vector_bits=256))(transform.normalize()(bb.get()))["main"]
+
+    def layers(x):
+        y = relax.op.nn.relu(relax.op.nn.conv2d(x, w, padding=1, groups=6))
+        return relax.op.nn.conv2d(y, v, padding=1) if more else y
+
+    mod = transform.normalize()(model(layers, (1, 6, 4, 37)))
+    after = transform.convert_layout(machine=machine.Machine(vector_bits=256))(mod)["main"]
     layouts = [n.attrs.get("data_layout") for n in walk(after) if isinstance(n, Call) and n.attrs.get("groups") == 6]
     assert layouts == ["NHWC" if more else "NCHW"]

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.relax_models import model
 from weft import ir, relax
 from weft.relax.transform import dead_code_elimination, fold_batch_norm
 
@@ -10,17 +11,15 @@ from weft.relax.transform import dead_code_elimination, fold_batch_norm
 def network(use_twice=False, whole=False, axis=1):
     """A convolution with a batch normalisation after it; `whole` returns the statistics too."""
     rng = np.random.default_rng(0)
-    x = relax.Var("x", relax.tensor_type((ir.SizeVar("n", "int64"), 3, 8, 8), "float32"))
-    bb = relax.BlockBuilder()
     params = [relax.constant(rng.random(4, np.float32) + 0.5) for _ in range(4)]
-    with bb.function("main", [x]):
-        with bb.dataflow():
-            c = bb.emit(relax.op.nn.conv2d(x, relax.constant(rng.random((4, 3, 3, 3), np.float32)), padding=1))
-            normal = bb.emit(relax.op.nn.batch_norm(c, *params, axis=axis))
-            first = normal if whole else bb.emit(relax.TupleGetItem(normal, 0))
-            out = bb.emit_output(relax.op.add(first, c) if use_twice else first)
-        bb.emit_func_output(out)
-    return bb.get()
+
+    def layers(x):
+        c = relax.op.nn.conv2d(x, relax.constant(rng.random((4, 3, 3, 3), np.float32)), padding=1)
+        normal = relax.op.nn.batch_norm(c, *params, axis=axis)
+        first = normal if whole else relax.TupleGetItem(normal, 0)
+        return relax.op.add(first, c) if use_twice else first
+
+    return model(layers, ("n", 3, 8, 8))
 
 
 def operators(mod):

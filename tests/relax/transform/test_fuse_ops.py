@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.relax_models import model
 from weft import relax
 from weft.error import IndexOutOfRange
 from weft.ir import Call, find
@@ -53,15 +54,15 @@ def test_rows_that_go_to_one_place_are_one_kernel(n):
         relax.Var(name, relax.TensorType(shape, dtype))
         for name, shape, dtype in (("x", (9, 5), "float32"), ("i", (n,), "int64"), ("u", (n, 5), "float32"))
     )
-    bb = relax.BlockBuilder()
-    with bb.function("main", [x, i, u]):
-        with bb.dataflow():
-            rows = bb.emit(relax.op.broadcast_to(bb.emit(relax.op.reshape(i, (n, 1))), (n, 5)))
-            out = bb.emit_output(relax.op.scatter_elements(x, rows, u, axis=0, reduction="add"))
-        bb.emit_func_output(out)
-    checked = relax.transform.check_relations()(bb.get())["main"]
+
+    def sums(x, i, u):
+        rows = relax.op.broadcast_to(relax.op.reshape(i, (n, 1)), (n, 5))
+        return relax.op.scatter_elements(x, rows, u, axis=0, reduction="add")
+
+    mod = model(sums, x, i, u)
+    checked = relax.transform.check_relations()(mod)["main"]
     assert n == 0 or [c.args[0].name_hint for c in find(checked, Call) if is_op(c, "index_bounds")] == ["i"]
-    compiled = weft.compile(bb.get(), "llvm")
+    compiled = weft.compile(mod, "llvm")
     assert n == 0 or "broadcast_to_scatter" in compiled.as_text()
     vm, rng = relax.VirtualMachine(compiled, weft.cpu()), np.random.default_rng(n)
     data, places, rows = rng.standard_normal((9, 5), "float32"), rng.integers(-9, 9, n), rng.standard_normal((n, 5))

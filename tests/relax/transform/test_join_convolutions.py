@@ -1,10 +1,12 @@
 """JoinConvolutions: which sums of convolutions become one, with the same results at every size."""
 
+import functools
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.relax_models import model
 from weft import ir, relax
 from weft.relax.interpreter import evaluate
 from weft.relax.transform import dead_code_elimination, decompose_ops, join_convolutions
@@ -17,32 +19,26 @@ GROUPS = {"groups": CHANNELS}
 def sum_of(branches: list[Any], dims: int = 2, again: int | None = None, known: Any = None) -> Any:
     """Add branches of one image: kernels as window and attributes, scales as their number of values."""
     n, *sizes = [ir.SizeVar(f"d{i}", "int64") for i in range(dims + 1)] if known is None else known
-    x = relax.Var("x", relax.tensor_type((n, CHANNELS, *sizes), "float32"))
-    bb, made = relax.BlockBuilder(), []
-    with bb.function("main", [x]):
-        with bb.dataflow():
-            for branch in branches:
-                if isinstance(branch, int):
-                    scale = RNG.standard_normal((branch, *[1] * dims)).astype(np.float32)
-                    made.append(bb.emit(relax.op.multiply(x, relax.constant(scale))))
-                else:
-                    window, attrs = branch
-                    weights = RNG.standard_normal((CHANNELS, CHANNELS // attrs.get("groups", 1), *window)).astype(
-                        np.float32
-                    )
-                    made.append(bb.emit(getattr(relax.op.nn, f"conv{dims}d")(x, relax.constant(weights), **attrs)))
-                made[-1] = bb.emit(relax.op.add(made[-1], relax.const(0.25, "float32")))
-                if len(made) % 2:
-                    bias = relax.constant(RNG.standard_normal((1, CHANNELS, *[1] * dims)).astype(np.float32))
-                    made[-1] = bb.emit(relax.op.add(made[-1], bias))
-            total = made[0]
-            for other in made[1:]:
-                total = bb.emit(relax.op.add(total, other))
-            if again is not None:
-                total = bb.emit(relax.op.multiply(total, made[again]))
-            out = bb.emit_output(total)
-        bb.emit_func_output(out)
-    return bb.get()
+
+    def drawn(*shape: int) -> Any:
+        return relax.constant(RNG.standard_normal(shape).astype(np.float32))
+
+    def layers(x: relax.Var) -> Any:
+        made = []
+        for branch in branches:
+            if isinstance(branch, int):
+                made.append(relax.op.multiply(x, drawn(branch, *[1] * dims)))
+            else:
+                window, attrs = branch
+                weights = drawn(CHANNELS, CHANNELS // attrs.get("groups", 1), *window)
+                made.append(getattr(relax.op.nn, f"conv{dims}d")(x, weights, **attrs))
+            made[-1] = relax.op.add(made[-1], relax.const(0.25, "float32"))
+            if len(made) % 2:
+                made[-1] = relax.op.add(made[-1], drawn(1, CHANNELS, *[1] * dims))
+        total = functools.reduce(relax.op.add, made)
+        return total if again is None else relax.op.multiply(total, made[again])
+
+    return model(layers, (n, CHANNELS, *sizes))
 
 
 def convolutions(mod: Any) -> int:

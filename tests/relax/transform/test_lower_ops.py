@@ -1,5 +1,6 @@
 """The default pipeline's LegalizeOps: what is lowered once, and what only looks alike."""
 
+import itertools
 import sys
 
 import numpy as np
@@ -13,15 +14,12 @@ from weft.relax.transform import lower_ops
 
 def build(*steps):
     """A chain of operators on a vector of symbolic length, each returned."""
-    bb, n = relax.BlockBuilder(), tir.Var("n", "int64")
-    x = relax.Var("x", relax.TensorStructInfo((n, 4), "float32"))
-    with bb.function("main", [x]), bb.dataflow():
-        value, outputs = x, []
-        for step in steps:
-            value = bb.emit(step(value))
-            outputs.append(bb.emit_output(value))
-        bb.emit_func_output(tuple(outputs))
-    return bb.get()
+
+    def outputs(x):
+        _, *values = itertools.accumulate(steps, lambda value, step: step(value), initial=x)
+        return relax.Tuple(values)
+
+    return model(outputs, ("n", 4))
 
 
 def kernels(mod):

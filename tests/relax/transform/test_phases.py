@@ -17,19 +17,15 @@ SIZES = {1: (11,), 2: (7, 5), 3: (3, 4, 5)}
 
 def run(name, x, w, constant=True, symbolic=False, **attrs):
     """Compile `name` and then bias and ReLU; return its result and the program that was compiled."""
-    bb, rank = relax.BlockBuilder(), x.ndim - 2
-    dims = [weft.tir.Var(f"d{i}", "int64") if symbolic and i != 1 else n for i, n in enumerate(x.shape)]
-    data, weight = (
-        relax.Var("x", relax.TensorType(dims, "float32")),
-        relax.Var("w", relax.TensorType(w.shape, "float32")),
-    )
+    dims = [f"d{i}" if symbolic and i != 1 else n for i, n in enumerate(x.shape)]
     channels = w.shape[1] * attrs.get("groups", 1) if "transpose" in name else w.shape[0]
-    bias = np.linspace(-1, 1, channels, dtype=np.float32).reshape(-1, *[1] * rank)
-    with bb.function("main", [data] if constant else [data, weight]), bb.dataflow():
-        y = bb.emit(op.make_call(name)(data, relax.const(w) if constant else weight, **attrs))
-        y = bb.emit(relax.op.nn.relu(bb.emit(relax.op.add(y, relax.const(bias)))))
-        bb.emit_func_output(bb.emit_output(y))
-    mod = bb.get()
+    bias = np.linspace(-1, 1, channels, dtype=np.float32).reshape(-1, *[1] * (x.ndim - 2))
+
+    def layers(data, *weight):
+        y = op.make_call(name)(data, *weight or [relax.const(w)], **attrs)
+        return relax.op.nn.relu(relax.op.add(y, relax.const(bias)))
+
+    mod = model(layers, dims, *([] if constant else [w.shape]))
     given = [weft.runtime.tensor(a) for a in ((x,) if constant else (x, w))]
     return relax.VirtualMachine(relax.build(mod, "llvm"), weft.cpu())["main"](*given).numpy(), bias, mod
 

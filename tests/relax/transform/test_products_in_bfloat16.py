@@ -23,40 +23,35 @@ def weights(*shape):
 
 def residual_network(batch=1):
     """Convolutions with a shortcut, pooling, and a head."""
-    bb = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType((batch, 3, 17, 15), "float32"))
     op = relax.op
-    with bb.function("main", [x]), bb.dataflow():
-        y = bb.emit(op.nn.relu(bb.emit(op.nn.conv2d(x, weights(24, 3, 3, 3), padding=1))))
-        y = bb.emit(op.nn.max_pool2d(y, (3, 3), (2, 2), (1, 1)))
-        z = bb.emit(op.nn.relu(bb.emit(op.nn.conv2d(y, weights(10, 24, 1, 1)))))
-        z = bb.emit(op.nn.conv2d(z, weights(24, 10, 3, 3), padding=1))
-        y = bb.emit(op.nn.relu(bb.emit(op.add(z, y))))
-        y = bb.emit(op.mean(y, (2, 3)))
-        bb.emit_func_output(bb.emit_output(bb.emit(op.add(bb.emit(op.matmul(y, weights(24, 7))), weights(7)))))
-    return bb.get()
+
+    def layers(x):
+        y = op.nn.relu(op.nn.conv2d(x, weights(24, 3, 3, 3), padding=1))
+        y = op.nn.max_pool2d(y, (3, 3), (2, 2), (1, 1))
+        z = op.nn.relu(op.nn.conv2d(y, weights(10, 24, 1, 1)))
+        z = op.nn.conv2d(z, weights(24, 10, 3, 3), padding=1)
+        y = op.mean(op.nn.relu(op.add(z, y)), (2, 3))
+        return op.add(op.matmul(y, weights(24, 7)), weights(7))
+
+    return model(layers, (batch, 3, 17, 15))
 
 
 def transformer_block(length):
     """Norms, heads, and an MLP."""
-    bb = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType((2, length, 32), "float32"))
     op = relax.op
-    with bb.function("main", [x]), bb.dataflow():
-        parts = []
-        for _ in range(3):
-            p = bb.emit(op.add(bb.emit(op.matmul(x, weights(32, 32))), weights(32)))
-            p = bb.emit(op.reshape(p, (2, length, 4, 8)))
-            parts.append(bb.emit(op.permute_dims(p, (0, 2, 1, 3))))
-        q, k, v = parts
-        s = bb.emit(op.nn.softmax(bb.emit(op.matmul(q, bb.emit(op.permute_dims(k, (0, 1, 3, 2)))))))
-        h = bb.emit(op.permute_dims(bb.emit(op.matmul(s, v)), (0, 2, 1, 3)))
-        h = bb.emit(op.reshape(h, (2, length, 32)))
-        h = bb.emit(op.add(bb.emit(op.matmul(h, weights(32, 32))), x))
-        h = bb.emit(op.nn.layer_norm(h, weights(32), weights(32), axes=[-1]))
-        m = bb.emit(op.nn.gelu(bb.emit(op.matmul(h, weights(32, 48)))))
-        bb.emit_func_output(bb.emit_output(bb.emit(op.add(bb.emit(op.matmul(m, weights(48, 32))), h))))
-    return bb.get()
+
+    def heads(x):
+        p = op.reshape(op.add(op.matmul(x, weights(32, 32)), weights(32)), (2, length, 4, 8))
+        return op.permute_dims(p, (0, 2, 1, 3))
+
+    def layers(x):
+        q, k, v = (heads(x) for _ in range(3))
+        s = op.nn.softmax(op.matmul(q, op.permute_dims(k, (0, 1, 3, 2))))
+        h = op.reshape(op.permute_dims(op.matmul(s, v), (0, 2, 1, 3)), (2, length, 32))
+        h = op.nn.layer_norm(op.add(op.matmul(h, weights(32, 32)), x), weights(32), weights(32), axes=[-1])
+        return op.add(op.matmul(op.nn.gelu(op.matmul(h, weights(32, 48))), weights(48, 32)), h)
+
+    return model(layers, (2, length, 32))
 
 
 def run(mod, x, precision, target="llvm"):
@@ -111,12 +106,11 @@ def test_what_products_read_is_stored_narrow():
 
 
 def test_products_of_variables_and_of_groups_stay():
-    bb = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType((1, 8, 6, 6), "float32"))
-    with bb.function("main", [x]), bb.dataflow():
-        a = bb.emit(relax.op.nn.conv2d(x, weights(8, 1, 3, 3), groups=8))
-        bb.emit_func_output(bb.emit_output(bb.emit(relax.op.matmul(a, a))))
-    mod = bb.get()
+    def product(x):
+        a = relax.op.nn.conv2d(x, weights(8, 1, 3, 3), groups=8)
+        return relax.op.matmul(a, a)
+
+    mod = model(product, (1, 8, 6, 6))
     assert ProductsInBfloat16(dot_forms=FORMS)(mod)["main"] is mod["main"]
 
 
@@ -152,10 +146,8 @@ def test_relu_comes_before_rounding():
 
 
 def test_relu_of_a_value_that_others_read_moves_what_is_rounded():
-    bb, op = relax.BlockBuilder(), relax.op
-    x = relax.Var("x", relax.TensorType((1, 8, 5, 5), "float32"))
-    with bb.function("main", [x]), bb.dataflow():
-        y = bb.emit(op.nn.conv2d(x, weights(8, 8, 1, 1)))
-        z = bb.emit(op.nn.conv2d(bb.emit(op.nn.relu(y)), weights(8, 8, 1, 1)))
-        bb.emit_func_output(bb.emit_output(bb.emit(op.add(z, y))))
-    assert relu_operands(bb.get()) == {"bfloat16"}
+    def both(x):
+        y = relax.op.nn.conv2d(x, weights(8, 8, 1, 1))
+        return relax.op.add(relax.op.nn.conv2d(relax.op.nn.relu(y), weights(8, 8, 1, 1)), y)
+
+    assert relu_operands(model(both, (1, 8, 5, 5))) == {"bfloat16"}

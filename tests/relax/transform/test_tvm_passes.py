@@ -5,7 +5,7 @@ import pytest
 
 import weft
 from tests.refusals import refuses
-from tests.relax_models import written
+from tests.relax_models import model, written
 from weft import arith, error, ir, relax, script, tir
 from weft.relax import transform as t
 from weft.relax.interpreter import evaluate
@@ -393,12 +393,10 @@ def test_destinations_of_nested_tuples_and_operands_in_place():
         for out, value in ((twice, x.numpy() * 2), (half, x.numpy() / 2), (negative, -x.numpy())):
             out.copyfrom(value)
 
-    bb, ty = relax.BlockBuilder(), ir.tensor_type((4, 8), "float32")
-    x = relax.Var("x", ty)
-    with bb.function("main", [x]):
-        nested = ir.TupleType((ty, ir.TupleType((ty, ty))))
-        bb.emit_func_output(bb.emit(relax.call_dps_packed("test.tvm_passes.parts", (x,), nested)))
-    twice, rest = relax.VirtualMachine(relax.build(bb.get(), "llvm"), weft.cpu())["main"](X)
+    ty = ir.tensor_type((4, 8), "float32")
+    nested = ir.TupleType((ty, ir.TupleType((ty, ty))))
+    mod = model(lambda x: relax.call_dps_packed("test.tvm_passes.parts", (x,), nested), (4, 8))
+    twice, rest = relax.VirtualMachine(relax.build(mod, "llvm"), weft.cpu())["main"](X)
     np.testing.assert_array_equal([v.numpy() for v in (twice, *rest)], [2 * X, X / 2, -X])
     for other in (ir.tensor_type((8, 4), "float32"), ir.tensor_type((4, 8), "int32")):
         with pytest.raises(error.InvalidArgument, match="only a tensor of the result's type is written in place"):

@@ -15,9 +15,7 @@ class Library:
         self.mod = ir.IRModule()
         self.types = {}
         self.functions = {}
-        for define in (_list, _option, _tree, _rose, _pair):
-            define(self)
-        for define in (_identity, _compose, _map, _foldl, _foldr, _append, _tree_fold, _or_else, _count):
+        for define in (_data_types, _identity, _compose, _map, _foldl, _foldr, _append, _tree_fold, _or_else, _count):
             define(self)
 
     def type_of(self, name, *args):
@@ -53,28 +51,12 @@ class Library:
         return relay.Match(value, made)
 
 
-def _list(lib):
-    a = relay.TypeVar("A")
-    lib.define("List", [a], lambda h: [("Nil",), ("Cons", a, h(a))])
-
-
-def _option(lib):
-    a = relay.TypeVar("A")
-    lib.define("Option", [a], lambda h: [("None",), ("Some", a)])
-
-
-def _tree(lib):
-    a = relay.TypeVar("A")
-    lib.define("Tree", [a], lambda h: [("Leaf",), ("Node", h(a), a, h(a))])
-
-
-def _rose(lib):
-    a = relay.TypeVar("A")
-    lib.define("Rose", [a], lambda h: [("Rose", a, lib.type_of("List", h(a)))])
-
-
-def _pair(lib):
+def _data_types(lib):
     a, b = relay.TypeVar("A"), relay.TypeVar("B")
+    lib.define("List", [a], lambda h: [("Nil",), ("Cons", a, h(a))])
+    lib.define("Option", [a], lambda h: [("None",), ("Some", a)])
+    lib.define("Tree", [a], lambda h: [("Leaf",), ("Node", h(a), a, h(a))])
+    lib.define("Rose", [a], lambda h: [("Rose", a, lib.type_of("List", h(a)))])
     lib.define("Pair", [a, b], lambda h: [("Pair", a, b)])
 
 

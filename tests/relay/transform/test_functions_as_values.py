@@ -1,5 +1,6 @@
 """EtaExpand and InlinePrimitives."""
 
+from tests.relay.test_interpreter import lists
 from weft import relay
 from weft.ir import IRModule, assert_structural_equal
 from weft.relay.expr import lets
@@ -22,17 +23,14 @@ def test_global_variables():
 
 
 def test_constructors():
-    header, a, b = relay.GlobalTypeVar("List"), relay.TypeVar("A"), relay.TypeVar("B")
-    cons = relay.Constructor("Cons", (a, relay.TypeCall(header, (a,))), header)
-    nil = relay.Constructor("Nil", (), header)
-    mod = IRModule({"main": relay.Function([], relay.Tuple([cons, nil()]))})
-    mod[header] = relay.TypeData(header, (a,), (cons, nil))
-    type_of = relay.TypeCall(header, (b,))
+    (mod, cons, nil), b = lists(), relay.TypeVar("B")
+    mod["main"] = relay.Function([], relay.Tuple([cons, nil()]))
+    type_of = cons.belong_to(b)
     x, xs = relay.var("x", b), relay.var("xs", type_of)
     made = relay.Function([x, xs], cons(x, xs), type_of, [b])
     result = EtaExpand(expand_constructor=True)(mod)
     assert_structural_equal(result["main"].body, relay.Tuple([made, nil()]))
-    assert result["main"].body.fields[0].type_params[0] is not a
+    assert result["main"].body.fields[0].type_params[0] is not cons.inputs[0]
 
 
 def test_primitives():

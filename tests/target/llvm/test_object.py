@@ -12,6 +12,7 @@ import pytest
 
 from tests.refusals import refuses
 from tests.target.programs import N, elementwise, function, load, loop, store
+from tests.tir.schedule.test_assembly import hot_loop
 from weft import error, tir
 from weft.ir import Broadcast, Ramp, const, int64
 from weft.target import Target, build, compile_func, get_source, load_objects, services
@@ -53,19 +54,8 @@ def microkernel(rows, columns, depth, lanes=16):
     return function([a, b, c], tir.AllocBuffer(acc, tir.seq(zero, step, out)))
 
 
-def inner_loop(text):
-    lines = text.split("\n")
-    labels = {m[1]: n for n, line in enumerate(lines) if (m := re.match(r"(\.LBB\w+):", line))}
-    loops = [
-        lines[labels[m[1]] : n]
-        for n, line in enumerate(lines)
-        if (m := re.match(r"\s+j\w+\s+(\.LBB\w+)", line)) and labels.get(m[1], n) < n
-    ]
-    return max(loops, key=lambda body: sum("vfmadd" in x for x in body))
-
-
 def test_a_gemm_tile_stays_in_registers():
-    body = inner_loop(get_source(microkernel(8, 48, 256), ZMM, "asm"))
+    body = hot_loop(get_source(microkernel(8, 48, 256), ZMM, "asm"))
     fused = [x for x in body if "vfmadd" in x]
     assert len(fused) % 24 == 0
     assert fused

@@ -28,13 +28,13 @@ def dot_desc(a: T.handle, b: T.handle, c: T.handle) -> None:
 
 
 @T.prim_func
-def dot_impl(a: T.handle, b: T.handle, c: T.handle) -> None:
+def dot_impl(
+    a: T.handle, B: T.Buffer((8, 2), "float32", offset_factor=1), C: T.Buffer((4, 2), "float32", offset_factor=1)
+) -> None:
     s0 = T.int64()
     s1 = T.int64()
     off = T.int64()
     A = T.match_buffer(a, (4, 8), "float32", strides=(s0, s1), elem_offset=off, offset_factor=1)
-    B = T.match_buffer(b, (8, 2), "float32", offset_factor=1)
-    C = T.match_buffer(c, (4, 2), "float32", offset_factor=1)
     with T.block("root"):
         T.reads(C[0:4, 0:2], A[0:4, 0:8], B[0:8, 0:2])
         T.writes(C[0:4, 0:2])
@@ -156,9 +156,7 @@ def test_tensorize_with_an_extern_call():
     """An implementation that hands pointers to a C function sees the region's place."""
 
     @T.prim_func
-    def desc(a: T.handle, b: T.handle) -> None:
-        A = T.match_buffer(a, (4,), "float32", offset_factor=1)
-        B = T.match_buffer(b, (4,), "float32", offset_factor=1)
+    def desc(A: T.Buffer((4,), "float32", offset_factor=1), B: T.Buffer((4,), "float32", offset_factor=1)) -> None:
         with T.block("root"):
             T.reads(A[0:4])
             T.writes(B[0:4])
@@ -168,9 +166,7 @@ def test_tensorize_with_an_extern_call():
                     B[v] = A[v]
 
     @T.prim_func
-    def impl(a: T.handle, b: T.handle) -> None:
-        A = T.match_buffer(a, (4,), "float32", offset_factor=1)
-        B = T.match_buffer(b, (4,), "float32", offset_factor=1)
+    def impl(A: T.Buffer((4,), "float32", offset_factor=1), B: T.Buffer((4,), "float32", offset_factor=1)) -> None:
         with T.block("root"):
             T.reads(A[0:4])
             T.writes(B[0:4])

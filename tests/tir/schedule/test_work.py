@@ -9,6 +9,7 @@ import random
 import numpy as np
 import pytest
 
+from tests.relax_models import model
 from weft import arith, ir, relax
 from weft.relax import op
 from weft.relax.pipeline import graph_passes
@@ -63,19 +64,14 @@ def kernels(name, unknown, before, mask, size=lambda n: n):
     sizes = {i: size(ir.SizeVar(f"n{i}", "int64")) for i in open_} if unknown else {}
     shape = tuple(sizes.get(i, n) for i, n in enumerate(numbers))
     x = relax.Var("x", R.Tensor(shape, "float32"))
-    bb = relax.BlockBuilder()
-    with bb.function("probe", [x]):
-        out = bb.emit(operator(x)).ty.shape
-        bb.emit_func_output(x)
+    out = relax.BlockBuilder().normalize(operator(x)).ty.shape
     wide = (d if mask >> i & 1 else 1 for i, d in enumerate(shape if before else out))
     y = relax.Var("y", R.Tensor(tuple(wide), "float32"))
-    bb = relax.BlockBuilder()
-    with bb.function("main", [x, y]), bb.dataflow():
-        value = bb.emit(op.multiply(x, y)) if before else x
-        value = bb.emit(operator(value))
-        result = bb.emit_output(value if before else bb.emit(op.multiply(value, y)))
-        bb.emit_func_output(result)
-    mod = ir.Sequential(graph_passes(TARGET))(bb.get())
+
+    def product(x, y):
+        return operator(op.multiply(x, y)) if before else op.multiply(operator(x), y)
+
+    mod = ir.Sequential(graph_passes(TARGET))(model(product, x, y))
     known = {f"n{i}": numbers[i] for i in sizes}
     return [f for _, f in mod.items() if isinstance(f, PrimFunc)], known
 
