@@ -39,8 +39,7 @@ KERNEL_SOURCES = tuple(
 _OWN_PARTS = frozenset(("tune.database", "tir.instrument_bound_checkers", "tir.add_lower_pass"))
 """Options that are an ingredient themselves; whose messages name buffers, which fingerprints do not; that are code."""
 SETTLED_NS = 2_000_000_000
-"""How long ago a file's last change has to be for any later one to show: within a tick of the clock two look like one.
-"""
+"""How long ago a file's last change has to be for any later one to show: two within a tick of the clock look alike."""
 
 
 def compile_key(kind: str, what: Sequence[str], target: Any, answers: Sequence[str] = ()) -> str | None:

@@ -28,6 +28,17 @@ def take_name(hint: str, taken: set[str], separator: str = "_") -> str:
     return name
 
 
+def counted_name(hint: str, taken: dict[str, int], separator: str = "_") -> str:
+    """Return a name that is not taken, and take it: `taken` has the number that was last put behind each hint."""
+    name, n = hint, taken.get(hint, 0)
+    while name in taken:
+        n += 1
+        name = f"{hint}{separator}{n}"
+    taken[hint] = n
+    taken.setdefault(name, 0)
+    return name
+
+
 def also_called(**names: str) -> Callable[[F], F]:
     """Let a function take parameters by other names, too: ``also_called(sinfo="ty")`` takes ``sinfo=`` as ``ty=``.
 

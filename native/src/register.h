@@ -70,15 +70,12 @@ void call_typed(void* self, const TVMFFIAny* args, int32_t n, tvm::ffi::Any* res
   }
 }
 
-template <typename R, typename... P>
-void call_typed(void* self, const TVMFFIAny* args, int32_t n, tvm::ffi::Any* result) {
-  call_typed<R, P...>(self, args, n, result, std::index_sequence_for<P...>());
-}
-
 struct Globals {
   template <typename R, typename... P>
   const Globals& def(const char* name, R (*function)(P...)) const {
-    register_call(name, reinterpret_cast<void*>(function), call_typed<R, P...>);
+    register_call(name, reinterpret_cast<void*>(function), [](void* self, const TVMFFIAny* args, int32_t n, Any* out) {
+      call_typed<R, P...>(self, args, n, out, std::index_sequence_for<P...>());
+    });
     return *this;
   }
   // A lambda without captures.

@@ -112,18 +112,10 @@ class Analyzer:
         first, extent = poly_of(cx, dom.min), poly_of(cx, dom.extent)
         if first is None or extent is None:
             return
-        atom = cx.var_atom(var)
         limits = (first, add(add(first, extent), constant(-1)))
-        old = cx.ranges.get(atom)
-        if not fresh and (old is not None or atom in cx.equal):
-            if old is not None and [key(p) for p in old if p is not None] == [key(p) for p in limits]:
-                return
-            self._check_override(var, allow_override)
-        cx.equal.pop(atom, None)
-        cx.ranges[atom] = limits
-        if not fresh:
-            cx.witnesses = None
-            cx.clear_memos()
+        old = cx.ranges.get(cx.var_atom(var))
+        if old is None or [key(p) for p in old if p is not None] != [key(p) for p in limits]:
+            self._state(var, cx.ranges, limits, fresh, allow_override)
 
     def _bind_value(self, var: ir.Var, value: ir.PrimExpr, allow_override: bool) -> None:
         cx = self.context
@@ -132,14 +124,20 @@ class Analyzer:
             return
         fresh = not cx.knows_var(var)
         atom = cx.var_atom(var)
-        if atom in atoms_of(p):
-            return
-        if not fresh and (atom in cx.ranges or atom in cx.equal):
-            if atom in cx.equal and key(cx.equal[atom]) == key(p):
-                return
-            self._check_override(var, allow_override)
+        if atom not in atoms_of(p) and (atom not in cx.equal or key(cx.equal[atom]) != key(p)):
+            self._state(var, cx.equal, p, fresh, allow_override)
+
+    def _state(self, var: ir.Var, table: dict[int, Any], value: Any, fresh: bool, allow_override: bool) -> None:
+        """Enter what a variable, which nothing was derived of where it is `fresh`, is instead of what it was."""
+        cx, atom = self.context, self.context.var_atom(var)
+        if not allow_override and (atom in cx.ranges or atom in cx.equal):
+            raise InvalidArgument(
+                f"variable '{var.name}' is bound to a different range already",
+                help="pass allow_override=True where the new range is meant to replace the old one",
+            )
         cx.ranges.pop(atom, None)
-        cx.equal[atom] = p
+        cx.equal.pop(atom, None)
+        table[atom] = value
         if not fresh:
             cx.witnesses = None
             cx.clear_memos()
@@ -150,13 +148,6 @@ class Analyzer:
         if p is not None:
             self.context.ranges[self.context.var_atom(var)] = (p, p)
             self.context.witnesses = None
-
-    def _check_override(self, var: ir.Var, allow_override: bool) -> None:
-        if not allow_override:
-            raise InvalidArgument(
-                f"variable '{var.name}' is bound to a different range already",
-                help="pass allow_override=True where the new range is meant to replace the old one",
-            )
 
     def _forget(self, var: ir.Var) -> None:
         """Drop what is known of a variable; what ties it to others is of its old values, too."""
@@ -217,48 +208,23 @@ class Analyzer:
         finally:
             cx.restore(saved)
 
-    def _assume(self, condition: Any) -> None:
-        """Add what a condition says to the facts."""
+    def _assume(self, condition: Any, holds: bool = True) -> None:
+        """Add that a condition holds, or that it does not, to the facts."""
         kind = type(condition)
         cx = self.context
-        if kind is ir.And:
-            self._assume(condition.a)
-            self._assume(condition.b)
-            return
-        if kind is ir.CallIntrin and getattr(condition.op, "name", "") == "tir.likely":
-            self._assume(condition.args[0])
-            return
-        if kind is ir.IntImm or not is_stable(condition):
-            return
-        if kind is ir.Not:
-            self._assume_not(condition.a)
-            return
-        if kind not in (ir.LT, ir.LE, ir.GT, ir.GE, ir.EQ, ir.NE):
-            cx.truth[expr_key(cx, condition)] = True
-            return
-        a, b = poly_of(cx, condition.a), poly_of(cx, condition.b)
-        if a is None or b is None:
-            cx.truth[expr_key(cx, condition)] = True
-            return
-        self._assume_comparison(kind, add(a, b, -1))
-
-    def _assume_not(self, condition: Any) -> None:
-        kind = type(condition)
-        if kind is ir.Or:
-            self._assume_not(condition.a)
-            self._assume_not(condition.b)
-            return
-        if kind is ir.Not:
-            self._assume(condition.a)
-            return
-        cx = self.context
-        opposite = _OPPOSITE.get(kind)
-        if opposite is not None:
-            a, b = poly_of(cx, condition.a), poly_of(cx, condition.b)
-            if a is not None and b is not None:
-                self._assume_comparison(opposite, add(a, b, -1))
-                return
-        cx.truth[expr_key(cx, condition)] = False
+        if kind is (ir.And if holds else ir.Or):
+            self._assume(condition.a, holds)
+            self._assume(condition.b, holds)
+        elif kind is ir.Not:
+            self._assume(condition.a, not holds)
+        elif kind is ir.CallIntrin and getattr(condition.op, "name", "") == "tir.likely":
+            self._assume(condition.args[0], holds)
+        elif kind is not ir.IntImm and is_stable(condition):
+            a, b = (poly_of(cx, e) for e in (condition.a, condition.b)) if kind in _OPPOSITE else (None, None)
+            if a is None or b is None:
+                cx.truth[expr_key(cx, condition)] = holds
+            else:
+                self._assume_comparison(kind if holds else _OPPOSITE[kind], add(a, b, -1))
 
     def _assume_comparison(self, kind: type, d: Poly) -> None:
         """Add ``d <kind> 0`` to the facts."""

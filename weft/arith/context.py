@@ -17,6 +17,7 @@ POS_INF = (1 << 63) - 1
 NEG_INF = -POS_INF
 
 _MEMO_LIMIT = 200_000
+_KNOWN = ("ranges", "equal", "limits", "moduli", "facts", "nonzero", "truth")
 
 Knowledge = tuple[tuple[Poly, ...], tuple[Poly | None, ...], tuple[int, int] | None, tuple[int, int] | None]
 
@@ -120,37 +121,25 @@ class Context:
         """Return a context that knows the same and learns on its own."""
         twin = Context()
         twin.atoms, twin._index, twin.costs = list(self.atoms), dict(self._index), dict(self.costs)
-        twin.restore((*self.snapshot()[:7], *twin.snapshot()[7:]))
+        known = self.snapshot()
+        vars(twin).update({name: known[name] for name in _KNOWN})
         return twin
 
-    def snapshot(self) -> tuple[Any, ...]:
-        """Remember the facts in force and the memo tables that go with them."""
-        saved = (self.ranges, self.equal, self.limits, self.moduli, self.facts, self.nonzero, self.truth)
-        memos = (
-            self.polys,
-            self.simplified,
-            self.bounds,
-            self.ranks,
-            self.expanded,
-            self.proofs,
-            self.emitted,
-            self.witnesses,
-            self.untried,
-            len(self.divided),
-        )
+    def snapshot(self) -> dict[str, Any]:
+        """Remember the facts in force and the memo tables that go with them; what only grows is no part of it."""
+        saved = {**vars(self), "divided": len(self.divided)}
         self.untried = list(self.untried)
         self.ranges, self.equal, self.limits = dict(self.ranges), dict(self.equal), dict(self.limits)
         self.moduli, self.facts, self.truth = dict(self.moduli), dict(self.facts), dict(self.truth)
         self.clear_memos()
-        return saved + memos
+        return saved
 
-    def restore(self, saved: tuple[Any, ...]) -> None:
+    def restore(self, saved: dict[str, Any]) -> None:
         """Return to a snapshot."""
-        self.ranges, self.equal, self.limits, self.moduli, self.facts, self.nonzero, self.truth = saved[:7]
-        self.polys, self.simplified, self.bounds, self.ranks, self.expanded, self.proofs, self.emitted = saved[7:14]
-        self.witnesses, self.untried, divided = saved[14:]
-        while len(self.divided) > divided:  # what a condition guards says nothing about the rest
-            self.divided.popitem()
+        divided = self.divided
+        while len(divided) > saved["divided"]:  # what a condition guards says nothing about the rest
+            divided.popitem()
+        vars(self).update({**saved, "divided": divided})
 
 
 def structural_key(value: object) -> Hashable:

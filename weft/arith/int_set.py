@@ -201,16 +201,13 @@ class _Running:
                     if hi and prove_nonneg(cx, lo):
                         top = minimum(cx, "min", top, hi, info.dtype)
                 return {}, top
-        if info.kind in ("min", "max"):
-            parts = [self.of(p) for p in info.args]
-            lo = self._combine(info.kind, [p[0] for p in parts], info.dtype, drop_open=info.kind == "max")
-            hi = self._combine(info.kind, [p[1] for p in parts], info.dtype, drop_open=info.kind == "min")
+        if info.kind in ("min", "max", "select"):
+            chosen = info.kind == "select"
+            parts = [self.of(p) for p in (info.args[1:] if chosen else info.args)]
+            low, high = ("min", "max") if chosen else (info.kind, info.kind)
+            lo = self._combine(low, [p[0] for p in parts], info.dtype, drop_open=info.kind == "max")
+            hi = self._combine(high, [p[1] for p in parts], info.dtype, drop_open=info.kind == "min")
             return lo, hi
-        if info.kind == "select":
-            parts = [self.of(p) for p in info.args[1:]]
-            return self._combine("min", [p[0] for p in parts], info.dtype), self._combine(
-                "max", [p[1] for p in parts], info.dtype
-            )
         return self._constant_ends({(atom,): 1})
 
     def _combine(self, kind: str, parts: list[Poly | None], dtype: str, drop_open: bool = False) -> Poly | None:
@@ -256,7 +253,12 @@ def eval_range(dom: Range, dom_map: Mapping[Any, Any], analyzer: Knowledge) -> I
 
 def union(sets: Sequence[IntervalSet], analyzer: Knowledge) -> IntervalSet:
     """Return the smallest interval that holds all of `sets`."""
-    return _merge(sets, analyzer, "min", "max")
+    lows = [s.min_value for s in sets]
+    highs = [s.max_value for s in sets]
+    return IntervalSet(
+        _NEG if any(x is _NEG for x in lows) else _fold(lows, analyzer, "min", _NEG),
+        _POS if any(x is _POS for x in highs) else _fold(highs, analyzer, "max", _POS),
+    )
 
 
 def union_lower_bound(sets: Sequence[IntervalSet], analyzer: Knowledge | None = None) -> IntervalSet:
@@ -290,15 +292,6 @@ def intersect(sets: Sequence[IntervalSet], analyzer: Knowledge) -> IntervalSet:
     return IntervalSet(
         _fold(closed_low, analyzer, "max") if closed_low else _NEG,
         _fold(closed_high, analyzer, "min") if closed_high else _POS,
-    )
-
-
-def _merge(sets: Sequence[IntervalSet], analyzer: Knowledge, low: str, high: str) -> IntervalSet:
-    lows = [s.min_value for s in sets]
-    highs = [s.max_value for s in sets]
-    return IntervalSet(
-        _NEG if any(x is _NEG for x in lows) else _fold(lows, analyzer, low, _NEG),
-        _POS if any(x is _POS for x in highs) else _fold(highs, analyzer, high, _POS),
     )
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from weft.error import InvalidArgument
 from weft.ir.expr import GlobalVar
 from weft.ir.module import IRModule
+from weft.spelling import counted_name
 
 
 class UniqueNameSupply:
@@ -26,14 +27,7 @@ class UniqueNameSupply:
 
     def fresh_name(self, name: str, add_prefix: bool = True, add_underscore: bool = True) -> str:
         """Return a name that was not given before, such as ``x``, then ``x_1``, and take it."""
-        full = self._full(name, add_prefix)
-        found, count = full, self._taken.get(full, 0)
-        while found in self._taken:
-            count += 1
-            found = f"{full}{'_' if add_underscore else ''}{count}"
-        self._taken[full] = count
-        self._taken.setdefault(found, 0)
-        return found
+        return counted_name(self._full(name, add_prefix), self._taken, "_" if add_underscore else "")
 
     def reserve_name(self, name: str, add_prefix: bool = True) -> str:
         """Take a name as it is."""

@@ -7,16 +7,13 @@ import numpy as np
 
 from weft.ir import Expr, TensorType, Tuple, TupleType, as_int
 from weft.op.attributes import axis, number
+from weft.op.elementwise import erf_reference
 from weft.op.infer import broadcast, normalize_axis, same_as, same_dtype, tensor_arg
 from weft.op.registry import Fusion, declare, make_call
 from weft.op.relations import demand_equal
 from weft.topi.activation import ACTIVATIONS, prelu
 from weft.topi.broadcast import elementwise
 from weft.topi.create import full_like
-
-
-def _erf(x: Any) -> Any:
-    return np.vectorize(math.erf, otypes=[np.float64])(x) if x.size else x
 
 
 def _elu(x: Any, alpha: float) -> Any:
@@ -55,7 +52,7 @@ _activation("relu6", "``min(max(x, 0), 6)``.", lambda x: np.clip(x, 0, 6))
 _activation(
     "gelu",
     "``x * Phi(x)`` with the normal distribution's Phi, by the error function.",
-    lambda x: 0.5 * x * (1 + _erf(x / math.sqrt(2))),
+    lambda x: 0.5 * x * (1 + erf_reference(x / math.sqrt(2))),
     1e-4,
 )
 _activation(

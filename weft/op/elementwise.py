@@ -18,9 +18,9 @@ from weft.topi.elementwise import BINARY, FLOAT_UNARY, UNARY, astype, clip, wher
 from weft.topi.math import reinterpret
 
 
-def _float(fn: Any) -> Any:
-    """Compute in float64 for references of functions with no NumPy name."""
-    return lambda x: np.vectorize(fn, otypes=[np.float64])(np.asarray(x, np.float64)) if np.size(x) else np.asarray(x)
+def erf_reference(x: np.ndarray) -> np.ndarray:
+    """Compute the error function, for which NumPy has no name, in float64."""
+    return np.vectorize(math.erf, otypes=[np.float64])(np.asarray(x, np.float64)) if np.size(x) else np.asarray(x)
 
 
 _REFERENCES: dict[str, Any] = {
@@ -30,7 +30,7 @@ _REFERENCES: dict[str, Any] = {
     "asinh": np.arcsinh,
     "atan": np.arctan,
     "atanh": np.arctanh,
-    "erf": _float(math.erf),
+    "erf": erf_reference,
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "sigmoid": lambda x: 1 / (1 + np.exp(-np.asarray(x, np.float64))),
     "reciprocal": lambda x: 1 / np.asarray(x, np.float64),

@@ -167,7 +167,7 @@ def declare(
 
     if layout is None:
         layout = Layout.AXES if fusion in (Fusion.ELEMENTWISE, Fusion.BROADCAST) else Layout.OWN
-    made = OpDef(
+    made = _OPS[name] = OpDef(
         name,
         tuple(map(Input.parse, inputs.split())),
         kinds,
@@ -182,7 +182,6 @@ def declare(
         frozenset(tags),
         layout,
     )
-    _OPS[name] = made
     return made
 
 

@@ -18,7 +18,7 @@ from weft.relax.infer import function_type, type_of
 from weft.relax.normal_form import ATOMS, NORMAL_FORM
 from weft.relax.rename import rename_vars, replace_value
 from weft.relax.te_bridge import prim_func_from_te
-from weft.spelling import also_called
+from weft.spelling import also_called, counted_name, take_name, unused_name
 
 
 class _Frame:
@@ -158,11 +158,9 @@ class BlockBuilder:
     @contextmanager
     def scope(self, dataflow: bool = False) -> Generator[_Scope, None, None]:
         """Collect bindings apart, for a branch or a nested function; ``finish(scope, result)`` makes the sequence."""
-        inner = _Scope(None, (), None, True)
-        inner.frame = _Frame(dataflow)
-        self._scopes.append(inner)
+        self._begin_block(dataflow)
         try:
-            yield inner
+            yield self._scopes[-1]
         finally:
             self._scopes.pop()
 
@@ -178,11 +176,8 @@ class BlockBuilder:
         given: Any = def_vars
         if any(not isinstance(v, ir.Var) for v in given):
             raise InvalidArgument("def_vars are symbolic variables", found=repr(def_vars))
-        self._begin_dataflow_block()
-        try:
+        with self.scope(dataflow=True):
             yield self
-        finally:
-            self._end_block()
 
     def _begin_binding_block(self) -> None:
         """Begin a block that :meth:`_end_block` returns."""
@@ -262,17 +257,7 @@ class BlockBuilder:
     @also_called(name_prefix="hint")
     def fresh_name(self, hint: str) -> str:
         """Return a variable name that this builder has not given yet: ``lv``, ``lv1``, ``lv2``."""
-        hint = hint.replace(".", "_") or "v"
-        n = self._names.get(hint)
-        if n is None:
-            self._names[hint] = 0
-            return hint
-        name = hint
-        while name in self._names:
-            n += 1
-            name = f"{hint}{n}"
-        self._names[hint], self._names[name] = n, 0
-        return name
+        return counted_name(hint.replace(".", "_") or "v", self._names, "")
 
     get_unique_name = fresh_name
 
@@ -414,10 +399,7 @@ class BlockBuilder:
         return gvar
 
     def _add(self, func: ir.Expr, name_hint: str) -> ir.GlobalVar:
-        hint = name_hint.replace(".", "_")
-        n, name = 0, hint
-        while name in self.module:
-            n, name = n + 1, f"{hint}{n + 1}"
+        name = unused_name(name_hint.replace(".", "_"), self.module, "")
         if isinstance(func, tir.PrimFunc) and "global_symbol" in func.attrs:
             func = func.with_attr("global_symbol", name)
         self.module[name] = func
@@ -496,11 +478,7 @@ def with_public_names(mod: ir.IRModule) -> ir.IRModule:
     public = {name for name, a in attrs.items() if "global_symbol" in a}
     taken = {wanted[name] for name in public}
     for name in wanted.keys() - public:
-        n, new = 0, name
-        while new in taken:
-            n, new = n + 1, f"{name}{n + 1}"
-        wanted[name] = new
-        taken.add(new)
+        wanted[name] = take_name(name, taken, "")
     gvars = {
         v: ir.GlobalVar(wanted[v.name_hint], ty=v.ty) for v, _ in mod.items() if wanted[v.name_hint] != v.name_hint
     }

@@ -398,6 +398,8 @@ def _sizes(a: Any, b: Any) -> bool:
 @core_op("call_pure_packed")
 @core_op("call_py_func")
 @core_op("call_inplace_packed")
+@core_op("call_builtin", pure=False)
+@core_op("call_builtin_with_ctx", pure=False)
 def _from_type_args(call: ir.Call) -> ir.Type:
     if not call.ty_args:
         return ir.AnyType()
@@ -430,12 +432,6 @@ def _closure_type(call: ir.Call) -> ir.Type:
 def _invoked_type(call: ir.Call) -> ir.Type:
     ty = call.args[0].ty
     return _from_type_args(call) if call.ty_args or not isinstance(ty, ir.FuncType) else ty.ret
-
-
-@core_op("call_builtin", pure=False)
-@core_op("call_builtin_with_ctx", pure=False)
-def _builtin_type(call: ir.Call) -> ir.Type:
-    return _from_type_args(call)
 
 
 @core_op("shape_of")

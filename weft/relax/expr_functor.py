@@ -88,14 +88,11 @@ class _Functor:
         )
 
     def visit_binding_block_(self, block: BindingBlock) -> Any:
-        """Visit a plain block."""
+        """Visit the bindings of a block."""
         for b in block.bindings:
             self.visit_binding(b)
 
-    def visit_dataflow_block_(self, block: DataflowBlock) -> Any:
-        """Visit a dataflow block."""
-        for b in block.bindings:
-            self.visit_binding(b)
+    visit_dataflow_block_ = visit_binding_block_
 
     def visit_var_def(self, var: ir.ExprVar) -> Any:
         """Visit a variable where it is introduced."""
@@ -136,15 +133,12 @@ class PyExprVisitor(_Functor):
             for e in _operands(expr):
                 self.visit_expr(e)
 
-    def visit_var_binding_(self, binding: VarBinding) -> None:
+    def visit_var_binding_(self, binding: Binding) -> None:
         """Visit the value, then the variable."""
         self.visit_expr(binding.value)
         self.visit_var_def(binding.var)
 
-    def visit_match_cast_(self, binding: MatchCast) -> None:
-        """Visit the value, then the variable."""
-        self.visit_expr(binding.value)
-        self.visit_var_def(binding.var)
+    visit_match_cast_ = visit_var_binding_
 
 
 class PyExprMutator(_Functor):
@@ -218,18 +212,12 @@ class PyExprMutator(_Functor):
         return seq if same else new
 
     def visit_binding_block_(self, block: BindingBlock) -> BindingBlock:
-        """Return a plain block of what the bindings became."""
-        return self._block(block, False)
-
-    def visit_dataflow_block_(self, block: DataflowBlock) -> BindingBlock:
-        """Return a dataflow block of what the bindings became."""
-        return self._block(block, True)
-
-    def _block(self, block: BindingBlock, dataflow: bool) -> BindingBlock:
-        with self.builder_.scope(dataflow) as inner:
-            for b in block.bindings:
-                self.visit_binding(b)
+        """Return a block of its kind of what the bindings became."""
+        with self.builder_.scope(isinstance(block, DataflowBlock)) as inner:
+            super().visit_binding_block_(block)
             return self.builder_.block_of(inner)
+
+    visit_dataflow_block_ = visit_binding_block_
 
     def visit_var_binding_(self, binding: VarBinding) -> None:
         """Emit the binding with its value rewritten."""

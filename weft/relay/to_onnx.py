@@ -16,6 +16,7 @@ from weft.error import InvalidArgument, require
 from weft.reach import operands_first
 from weft.relay.transform import InferType, ToGraphNormalForm
 from weft.relay.typing import Program
+from weft.spelling import counted_name
 
 __all__ = ["to_onnx"]
 
@@ -69,12 +70,7 @@ class _Writer:
 
     def name(self, wish: str) -> str:
         """A name that nothing else of the graph has."""
-        name = wish
-        while name in self.taken:
-            self.taken[wish] += 1
-            name = f"{wish}_{self.taken[wish]}"
-        self.taken[name] = 0
-        return name
+        return counted_name(wish, self.taken)
 
     def emit(self, kind: str, inputs: Sequence[str], n_outputs: int = 1, **attributes: Any) -> Names:
         outputs = tuple(self.name(kind.lower()) for _ in range(n_outputs))

@@ -57,8 +57,7 @@ class GraphModuleDebug(graph_executor.GraphModule):
         folder = root / f"_tvmdbg_device_{str(where).replace(':', '_').replace('(', '_').replace(')', '')}"
         folder.mkdir(parents=True, exist_ok=True)
         self._dump_path = str(folder)
-        graph = graph_json_str if isinstance(graph_json_str, Mapping) else json.loads(graph_json_str)
-        self.debug_datum = DebugResult(graph, self._dump_path)
+        self.debug_datum = DebugResult(graph_json_str, self._dump_path)
         self._forget = weakref.finalize(self, shutil.rmtree, root, True) if self._dump_root else None
 
     def run(
@@ -91,12 +90,8 @@ class GraphModuleDebug(graph_executor.GraphModule):
                 if slot == 0:  # of a node with several outputs the executor shows the first
                     target = self.debug_get_output(place, target).copyto(Device("cpu"))
                     outputs.append((f"{node['name']}____{slot}", target))
-        times = [
-            self.run_individual_node(
-                i, number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown
-            )
-            for i in range(len(self.debug_datum.nodes))
-        ]
+        timing = (number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
+        times = [self.run_individual_node(i, *timing) for i in range(len(self.debug_datum.nodes))]
         self.debug_datum.record(dict(outputs), [t.results for t in times])
         self.debug_datum.display_debug_result(sort_by_time)
 
@@ -110,12 +105,8 @@ class GraphModuleDebug(graph_executor.GraphModule):
         repeats_to_cooldown: int = 1,
     ) -> list[float]:
         """Return the seconds that each node takes; the parameters are those of :meth:`Module.time_evaluator`."""
-        return [
-            self.run_individual_node(
-                i, number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown
-            ).mean
-            for i in range(len(self.debug_datum.nodes))
-        ]
+        timing = (number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
+        return [self.run_individual_node(i, *timing).mean for i in range(len(self.debug_datum.nodes))]
 
     def run_individual_node(
         self,

@@ -103,14 +103,10 @@ def _ramp(node: Node, start: Any, count: Any, delta: Any, dtype: str) -> Any:
     """Compute ``start + delta * (0, 1, ... count - 1)``."""
     out = node.arange(count)
     if not (isinstance(delta, int) and delta == 1):
-        out = node.op("multiply", out, _as_tensor(node, delta, "int64"))
+        out = node.op("multiply", out, node.number(delta, "int64"))
     if not (isinstance(start, int) and start == 0):
-        out = node.op("add", out, _as_tensor(node, start, "int64"))
+        out = node.op("add", out, node.number(start, "int64"))
     return node.astype(out, dtype)
-
-
-def _as_tensor(node: Node, e: Any, dtype: str) -> Any:
-    return node.scalar(e, dtype) if s.is_known(e) else node.graph.expr(Value.of_elements(e, dtype))
 
 
 def _float_range(node: Node, dtype: str) -> Any:
@@ -137,7 +133,7 @@ def _one_hot(node: Node) -> Any:
     axis = node.axis(node.attr("axis", -1), rank)
     values, dtype = node.x(2), node.dtype(2)
     indices = node.astype(node.x(0), "int64")
-    extent = _as_tensor(node, depth[0], "int64")
+    extent = node.number(depth[0], "int64")
     zero = node.scalar(0, "int64")
     indices = node.op("where", node.op("less", indices, zero), node.op("add", indices, extent), indices)
     own = list(node.shape())
@@ -168,7 +164,7 @@ def _trilu(node: Node) -> Any:
     rows, columns = node.shape()[-2:]
     row = node.reshape(node.arange(rows), [rows, 1])
     column = node.reshape(node.arange(columns), [1, columns])
-    bound = node.op("add", row, _as_tensor(node, k, "int64"))
+    bound = node.op("add", row, node.number(k, "int64"))
     kept = node.op("greater_equal" if upper else "less_equal", column, bound)
     return node.op("where", kept, node.x(), node.scalar(0, node.dtype()))
 

@@ -144,11 +144,6 @@ class Graph(Emitter):
         self.check_equal(what, least, ir.max_(least, low), where, "IndexOutOfRange")
         self.check_equal(what, greatest, ir.min_(greatest, high - 1), where, "IndexOutOfRange")
 
-    def fields(self, var: Any) -> list[Any]:
-        """Bind the fields of a tuple."""
-        assert isinstance(var.ty, ir.TupleType)
-        return [self.emit(ir.TupleGetItem(var, i)) for i in range(len(var.ty.fields))]
-
     @contextmanager
     def branch(self, scope: Scope) -> Generator[Any]:
         """Convert into a branch: what is bound inside is forgotten outside."""
@@ -249,7 +244,7 @@ class Graph(Emitter):
             raise ModelImportError(
                 "a tensor that gives dimensions or axes has an unknown length",
                 expected="a known number of elements",
-                found=f"shape {_show(value.shape)}",
+                found=f"shape ({', '.join(map(str, value.shape))})",
             )
         if len(value.shape) != 1:
             tensor = self.op("reshape", tensor, ir.shape_expr((count,)))
@@ -273,10 +268,6 @@ class Graph(Emitter):
 def depends_on_data(d: ir.PrimExpr) -> bool:
     """Whether an expression has a variable that is not a dimension of an input."""
     return any(isinstance(v, ir.Var) and not isinstance(v, ir.SizeVar) for v in ir.walk(d))
-
-
-def _show(shape: Sequence[Any]) -> str:
-    return "(" + ", ".join(str(d) for d in shape) + ")"
 
 
 # --- scalar expressions as tensors of shape (1,) ----------------------------------------------------------------------

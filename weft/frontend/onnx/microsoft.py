@@ -205,12 +205,8 @@ def _fused_conv(node: Node) -> Any:
 @microsoft("NhwcMaxPool", attributes="auto_pad ceil_mode dilations kernel_shape pads strides", inputs=(1, 1))
 def _nhwc_max_pool(node: Node) -> Any:
     rank = node.ndim()
-    out = call(
-        node,
-        "MaxPool",
-        node.permute(node.x(), [0, rank - 1, *range(1, rank - 1)]),
-        **{k: node.attr(k) for k in node.attrs},
-    )
+    x = node.permute(node.x(), [0, rank - 1, *range(1, rank - 1)])
+    out = call(node, "MaxPool", x, **{k: node.attr(k) for k in node.attrs})
     return node.permute(out, [0, *range(2, rank), 1])
 
 

@@ -50,15 +50,19 @@ def _concatenate(node: Node) -> Any:
     parts = [x for x in node["tensors"] if len(x.ty.shape) > 1 or node.dims(x) != [0]]
     if not parts:
         return node.full(node.shape, 0, node.dtype)
-    parts = [node.astype(x, node.dtype) for x in parts]
-    axis = node.axis(node["dim"], len(node.shape))
-    return parts[0] if len(parts) == 1 else node.op("concat", ir.Tuple(tuple(parts)), axis=axis)
+    return node.concat([node.astype(x, node.dtype) for x in parts], node.axis(node["dim"], len(node.shape)))
 
 
 @aten("stack")
 def _stack(node: Node) -> Any:
     parts = tuple(node.astype(x, node.dtype) for x in node["tensors"])
     return node.op("stack", ir.Tuple(parts), axis=node.axis(node["dim"], len(node.shape)))
+
+
+def _along(node: Node) -> tuple[Any, int]:
+    """The tensor of a call and the axis that it names."""
+    x = node["self"]
+    return x, node.axis(node["dim"], len(x.ty.shape))
 
 
 def _from_front(node: Node, place: Dim, size: Dim) -> Dim:
@@ -94,8 +98,7 @@ def _within(node: Node, place: Dim, size: Dim) -> Dim:
 
 @aten("slice.Tensor", "slice_copy")
 def _slice(node: Node) -> Any:
-    x = node["self"]
-    axis = node.axis(node["dim"], len(x.ty.shape))
+    x, axis = _along(node)
     start, size = _bounds(node, x, axis)
     for symbol in node.symbols.unknown(node.first.shape[axis]):  # PyTorch leaves it to the run how ends are cut off
         start = _within(node, node.get("start", 0), size)
@@ -109,22 +112,19 @@ def _slice(node: Node) -> Any:
 
 @aten("narrow", "narrow_copy")
 def _narrow(node: Node) -> Any:
-    x = node["self"]
-    axis = node.axis(node["dim"], len(x.ty.shape))
+    x, axis = _along(node)
     return _cut(node, x, axis, _bounds(node, x, axis)[0], node["length"])
 
 
 @aten("select.int", "select_copy")
 def _select(node: Node) -> Any:
-    x = node["self"]
-    axis = node.axis(node["dim"], len(x.ty.shape))
+    x, axis = _along(node)
     return node.reshape(_cut(node, x, axis, _from_front(node, node["index"], node.dims(x)[axis]), 1), node.shape)
 
 
 @aten("split_with_sizes", "split.Tensor", "split", "chunk", "unsafe_split", "unsafe_chunk", "split_with_sizes_copy")
 def _split(node: Node) -> Any:
-    x = node["self"]
-    axis = node.axis(node["dim"], len(x.ty.shape))
+    x, axis = _along(node)
     found, start = [], 0
     for i, value in enumerate(node.value):
         length = node.symbols.dim(value.shape[axis])
@@ -135,8 +135,7 @@ def _split(node: Node) -> Any:
 
 @aten("unbind", "unbind_copy")
 def _unbind(node: Node) -> Any:
-    x = node["self"]
-    axis = node.axis(node["dim"], len(x.ty.shape))
+    x, axis = _along(node)
     rest = [d for i, d in enumerate(node.dims(x)) if i != axis]
     return [node.reshape(_cut(node, x, axis, i, 1), rest) if i in node.used else None for i in range(len(node.value))]
 
@@ -144,9 +143,8 @@ def _unbind(node: Node) -> Any:
 @aten("diff")
 def _differences(node: Node) -> Any:
     """Of each element to the one before it, as often as asked for."""
-    axis = node.axis(node["dim"], len(node["self"].ty.shape))
-    parts = tuple(x for x in (node["prepend"], node["self"], node["append"]) if x is not None)
-    x = parts[0] if len(parts) == 1 else node.op("concat", ir.Tuple(parts), axis=axis)
+    own, axis = _along(node)
+    x = node.concat([part for part in (node["prepend"], own, node["append"]) if part is not None], axis)
     for _ in range(node["n"]):
         left = node.dims(x)[axis] - 1
         if left == -1:
@@ -175,18 +173,16 @@ def _between(node: Node, x: Any, src: Any, axis: int, start: Dim, length: Dim, s
 
 @aten("slice_scatter")
 def _slice_scatter(node: Node) -> Any:
-    x, src = node["self"], node.astype(node["src"], node.dtype)
-    axis = node.axis(node["dim"], len(x.ty.shape))
+    src = node.astype(node["src"], node.dtype)
+    x, axis = _along(node)
     start, _ = _bounds(node, x, axis)
-    length = node.dims(src)[axis]
-    step = node["step"]
+    length, step = node.dims(src)[axis], node["step"]
     return x if isinstance(length, int) and length == 0 else _between(node, x, src, axis, start, length, step)
 
 
 @aten("select_scatter")
 def _select_scatter(node: Node) -> Any:
-    x = node["self"]
-    axis = node.axis(node["dim"], len(x.ty.shape))
+    x, axis = _along(node)
     dims = node.dims(node["src"])
     src = node.reshape(node.astype(node["src"], node.dtype), [*dims[:axis], 1, *dims[axis:]])
     return _between(node, x, src, axis, _from_front(node, node["index"], node.dims(x)[axis]), 1, 1)

@@ -25,6 +25,7 @@ from weft.ir.scalar import IntImm, PrimExpr, Var
 from weft.ir.serialize import save_json
 from weft.ir.text.doc import TERNARY, UNARY, Doc, Lines, Seq, attribute, call, flat, index, mapping, tuple_doc
 from weft.ir.types import Type
+from weft.spelling import counted_name
 
 
 def _record(node: Any, p: Printer) -> Doc:
@@ -116,14 +117,7 @@ class Printer:
             base = "v" + base
         if base in _RESERVED:
             base += "_"
-        n = self._used.get(base)
-        name = base
-        while name in self._used:
-            n = (n or 0) + 1
-            name = f"{base}_{n}"
-        self._used[base] = n or 0
-        self._used.setdefault(name, 0)
-        return name
+        return counted_name(base, self._used)
 
     def define(self, node: Any, hint: str) -> str:
         """Introduce `node` in the function under way and return its name."""

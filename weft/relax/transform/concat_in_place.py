@@ -93,9 +93,8 @@ def concat_in_place(mod: IRModule) -> IRModule:
     made: dict[str, GlobalVar] = {}
     for gvar, func in mod.items():
         if isinstance(func, Function) and isinstance(func.body, SeqExpr):
-            joins, parts = _find(func, mod)
-            if joins:
-                writer = _Writer(joins, parts, _begins(func, parts), bb, made)
+            writer = _Writer(*_find(func, mod), bb, made)
+            if writer.joins:
                 bb.update_func(gvar, rewrite_bindings(func, mod, writer.rule, bb))
     return mod.with_functions(_without_unused(bb.get(), mod).functions) if made else mod
 
@@ -128,14 +127,18 @@ class _Join:
         return kernel, self.axis, as_int(self.ty.shape[self.axis])
 
 
-def _find(func: Function, mod: IRModule) -> tuple[dict[Expr, _Join], dict[Expr, _Join]]:
-    """Find the concatenations to rewrite, by their own variable and by those of the parts in place."""
+def _find(func: Function, mod: IRModule) -> tuple[dict[Expr, _Join], dict[Expr, _Join], dict[_Place, set[int]]]:
+    """Find the concatenations to rewrite, by their own variable and by those of the parts in place.
+
+    Behind these, where each kernel writes parts of tensors of one shape.
+    """
     joins: dict[Expr, _Join] = {}
     parts: dict[Expr, _Join] = {}
+    begins: dict[_Place, set[int]] = {}
     assert isinstance(func.body, SeqExpr)
     uses = use_counts(func)
     for block in func.body.blocks:
-        kernels = {b.var for b in block.bindings if _is_placeable(b.value, mod)}
+        kernels = {b.var: b.value.args[0] for b in block.bindings if _is_placeable(b.value, mod)}
         for b in block.bindings:
             join = _join_of(b.value, mod)
             if join is None:
@@ -144,18 +147,10 @@ def _find(func: Function, mod: IRModule) -> tuple[dict[Expr, _Join], dict[Expr, 
             join.placed = {v for v in sizes if v in kernels and uses[v] == 1 and v not in joins}
             if 2 * sum(sizes[v] for v in join.placed) > sum(sizes.values()):
                 joins[b.var] = join
-                parts.update(dict.fromkeys(join.placed, join))
-    return joins, parts
-
-
-def _begins(func: Function, parts: dict[Expr, _Join]) -> dict[_Place, set[int]]:
-    """Where each kernel writes parts of tensors of one shape."""
-    begins: dict[_Place, set[int]] = {}
-    assert isinstance(func.body, SeqExpr)
-    for b in (b for block in func.body.blocks for b in block.bindings if b.var in parts):
-        join = parts[b.var]
-        begins.setdefault(join.place(b.value.args[0]), set()).add(join.begins[b.var])
-    return begins
+                for v in join.placed:
+                    parts[v] = join
+                    begins.setdefault(join.place(kernels[v]), set()).add(join.begins[v])
+    return joins, parts, begins
 
 
 def _is_placeable(value: Any, mod: IRModule) -> bool:

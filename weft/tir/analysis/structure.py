@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -183,6 +183,16 @@ def child_realizes(stmt: stmts.Stmt) -> list[stmts.BlockRealize]:
 def blocks_in(stmt: stmts.Stmt) -> list[stmts.Block]:
     """List all blocks below `stmt`, outer ones first."""
     return [s for s in statements(stmt) if type(s) is stmts.Block]
+
+
+def calls(node: object, name: str) -> bool:
+    """Whether an expression is a call of an intrinsic."""
+    return isinstance(node, ir.CallIntrin) and getattr(node.op, "name", "") == f"tir.{name}"
+
+
+def is_condition(node: object) -> TypeGuard[ir.Select | ir.CallIntrin]:
+    """Whether a node chooses one of two values."""
+    return isinstance(node, ir.Select) or calls(node, "if_then_else")
 
 
 def used_vars(*nodes: Any) -> set[ir.Var]:

@@ -6,7 +6,15 @@ from weft import arith, ir
 from weft.tir.analysis.access import loads_of, stores_of
 from weft.tir.analysis.cover import covers_domain, stores_all
 from weft.tir.analysis.dependence import is_complete, is_reduction, touches
-from weft.tir.analysis.structure import bind_domains, child_realizes, loops_around, replace_node, statements, used_vars
+from weft.tir.analysis.structure import (
+    bind_domains,
+    child_realizes,
+    is_condition,
+    loops_around,
+    replace_node,
+    statements,
+    used_vars,
+)
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.schedule.block_buffers import BufferName, buffer_at, copy_block, place_of
 from weft.tir.schedule.blocks import refresh_accesses
@@ -152,11 +160,7 @@ def _check(
 
 def _unconditional(block: Block) -> bool:
     """Whether nothing in a block runs under a condition."""
-    return not any(
-        isinstance(n, (IfThenElse, ir.Select))
-        or (isinstance(n, ir.CallIntrin) and n.op is ir.Op.get("tir.if_then_else"))
-        for n in ir.walk((block.init, block.body))
-    )
+    return not any(isinstance(n, IfThenElse) or is_condition(n) for n in ir.walk((block.init, block.body)))
 
 
 def _inside(indices: tuple[ir.PrimExpr, ...], buffer: Buffer, block: Block, analyzer: arith.Analyzer) -> bool:

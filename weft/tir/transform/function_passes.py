@@ -7,8 +7,9 @@ from typing import Any
 
 from weft.error import InvalidArgument
 from weft.ir import CallIntrin, GlobalVar, IRModule, Node, Pass, find, function_pass, module_pass, rewrite
+from weft.tir.analysis.structure import calls
 from weft.tir.function import PrimFunc
-from weft.tir.stmt import AssertStmt, Evaluate, SeqStmt, Stmt, seq
+from weft.tir.stmt import AssertStmt, Evaluate, SeqStmt, seq
 
 
 def Apply(ftransform: Callable[[PrimFunc], PrimFunc]) -> Pass:
@@ -174,12 +175,8 @@ def remove_assume(func: PrimFunc, mod: IRModule) -> PrimFunc:
 
     def rule(node: Node) -> Any:
         if isinstance(node, SeqStmt):
-            kept = [s for s in node.seq if not _is_assumption(s)]
+            kept = [s for s in node.seq if not (isinstance(s, Evaluate) and calls(s.value, "assume"))]
             return node if len(kept) == len(node.seq) else seq(*kept)
         return node
 
     return func.replace(body=rewrite(func.body, rule))
-
-
-def _is_assumption(stmt: Stmt) -> bool:
-    return isinstance(stmt, Evaluate) and isinstance(stmt.value, CallIntrin) and stmt.value.op.name == "tir.assume"

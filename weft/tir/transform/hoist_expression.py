@@ -11,6 +11,7 @@ from weft.arith import Analyzer
 from weft.error import InvalidArgument
 from weft.tir import stmt as stmts
 from weft.tir.analysis.access import is_pure
+from weft.tir.analysis.structure import is_condition
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 
@@ -172,7 +173,7 @@ class _Hoister:
             return
         if isinstance(node, (stmts.LetStmt, ir.Let)):
             yield node
-        elif flags & kind.IfElseExpr and _is_choice(node):
+        elif flags & kind.IfElseExpr and is_condition(node):
             yield from self.parts(_choice(node)[0])
         for child in ir.children(node):
             yield from self.inside(child)
@@ -206,10 +207,6 @@ def _defined(node: ir.Node) -> set[ir.Var]:
         elif isinstance(n, (stmts.AllocBuffer, stmts.DeclBuffer)):
             found.add(n.buffer.data)
     return found
-
-
-def _is_choice(node: ir.Node) -> bool:
-    return isinstance(node, ir.Select) or (isinstance(node, ir.CallIntrin) and node.op.name == "tir.if_then_else")
 
 
 def _choice(node: Any) -> tuple[Any, Any, Any]:
@@ -267,7 +264,7 @@ class _Resolver:
             kept = [s for s in map(self.visit, node.seq) if s is not None]
             return stmts.seq(*kept) if kept else None
         known: dict[Any, Any] = {}
-        if _is_choice(node):
+        if is_condition(node):
             condition, yes, no = _choice(node)
             truth = self.truth(condition)
             if isinstance(truth, bool):

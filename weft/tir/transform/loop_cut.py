@@ -8,7 +8,7 @@ from typing import Any
 
 from weft import arith, ir
 from weft.arith.form import held, is_stable, poly_of, to_expr
-from weft.tir.analysis.structure import conjuncts, fresh_definitions, jumps_out, replace_node
+from weft.tir.analysis.structure import calls, conjuncts, fresh_definitions, jumps_out, replace_node
 from weft.tir.buffer import BufferLoad
 from weft.tir.stmt import AttrStmt, BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, Stmt, seq
 
@@ -174,11 +174,6 @@ def _constant_cuts(first: int, last: int, sets: list[arith.IntervalSet]) -> list
 def _plain(condition: ir.PrimExpr) -> ir.PrimExpr:
     """Return a condition without the marks of what is likely and what cuts no loop."""
     return ir.rewrite(condition, lambda n: n.args[0] if calls(n, "likely") or calls(n, "ignore_loop_partition") else n)
-
-
-def calls(n: object, name: str) -> bool:
-    """Whether an expression is a call of an intrinsic."""
-    return isinstance(n, ir.CallIntrin) and n.op is ir.Op.get(f"tir.{name}")
 
 
 def _conditions(body: Stmt, every: bool) -> list[ir.PrimExpr]:

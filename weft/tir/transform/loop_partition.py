@@ -14,11 +14,18 @@ from itertools import groupby
 from typing import Any
 
 from weft import arith, ir
-from weft.tir.analysis.structure import conjuncts, fresh_definitions, knowing_dimensions, replace_node, stmt_children
+from weft.tir.analysis.structure import (
+    calls,
+    conjuncts,
+    fresh_definitions,
+    knowing_dimensions,
+    replace_node,
+    stmt_children,
+)
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, AttrStmt, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt, seq
 from weft.tir.transform.extent import bound_over
-from weft.tir.transform.loop_cut import NOTHING, Cut, calls
+from weft.tir.transform.loop_cut import NOTHING, Cut
 
 _TILE = (ForKind.UNROLLED, ForKind.VECTORIZED)
 

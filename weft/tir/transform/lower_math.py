@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.ir import CallIntrin, Cast, DataType, IRModule, Let, Op, Var, find, function_pass, rewrite, walk, with_lanes
+from weft.tir.analysis.structure import calls
 from weft.tir.function import PrimFunc
 from weft.tir.intrin import INTRINSICS
 from weft.tir.transform.math_float32 import POLYNOMIALS
@@ -63,20 +64,16 @@ def lower_math(
     Source: Polynomials fitted by ``weft``'s own scripts; arguments are reduced as in Cody and Waite, 1980.
     """
     names = frozenset(functions or (POLYNOMIALS if library else POLYNOMIALS.keys() - {"tir.fmod"}))
-    calls = list(find(func.body, CallIntrin))
-    if not any(getattr(c.op, "name", None) in names for c in calls):
+    found = list(find(func.body, CallIntrin))
+    if not any(getattr(c.op, "name", None) in names for c in found):
         return func
-    choices = (c.args for c in calls if len(c.args) == 3)
-    done = {x for first, far, _ in choices if _asks_all_lanes(first) for x in walk(far)}  # arguments far out
+    choices = (c.args for c in found if len(c.args) == 3)
+    done = {x for first, far, _ in choices if calls(first, "any_lane") for x in walk(far)}  # arguments far out
 
     def rule(node: Any) -> Any:
         return node if node in done else _rule(node, scaled_lanes, library, names)
 
     return func.replace(body=rewrite(func.body, rule, only=(CallIntrin,)))
-
-
-def _asks_all_lanes(e: object) -> bool:
-    return isinstance(e, CallIntrin) and isinstance(e.op, Op) and e.op.name == "tir.any_lane"
 
 
 def _rule(node: Any, scaled_lanes: tuple[int, ...], library: bool, names: frozenset[str]) -> Any:

@@ -6,7 +6,7 @@ import operator
 from typing import Any
 
 from weft import arith, ir
-from weft.tir.analysis.structure import replace_node
+from weft.tir.analysis.structure import calls, replace_node
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AttrStmt, Block, BlockRealize, BufferStore, For, LetStmt
@@ -175,7 +175,7 @@ class _Narrow:
             return replace_node(node, var=var, value=value, body=self.expr(node.body, wide))
         if isinstance(node, BufferLoad):
             return replace_node(node, **self.access(node))
-        if _is_choice(node):
+        if calls(node, "if_then_else"):
             sides = _alike([self.expr(a, wide) for a in node.args[1:]])
             return replace_node(node, args=(self.visit(node.args[0]), *sides), dtype=sides[0].dtype)
         return ir.rebuild(node, self.visit)
@@ -198,10 +198,6 @@ def _alike(operands: list[ir.PrimExpr]) -> list[ir.PrimExpr]:
     return [ir.cast(ir.with_lanes(widest, n), o) for o, n in zip(operands, lanes, strict=True)]
 
 
-def _is_choice(node: ir.Node) -> bool:
-    return isinstance(node, ir.CallIntrin) and getattr(node.op, "name", "") == "tir.if_then_else"
-
-
 def _passes_on(node: ir.Node) -> bool:
     """Whether what an expression is computed from is computed in its type."""
-    return isinstance(node, (ir.BinaryOp, ir.Select, ir.Ramp, ir.Broadcast, ir.Let)) or _is_choice(node)
+    return isinstance(node, (ir.BinaryOp, ir.Select, ir.Ramp, ir.Broadcast, ir.Let)) or calls(node, "if_then_else")

@@ -12,7 +12,7 @@ from typing import Any
 
 from weft import arith, ir
 from weft.tir.analysis.access import loads_of
-from weft.tir.analysis.structure import conjuncts
+from weft.tir.analysis.structure import calls, conjuncts
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, LetStmt, Stmt, seq
@@ -94,7 +94,7 @@ def _match(outer: For) -> _Tile | None:
         return None
     if store.predicate is not None or _step(store.indices[0], inner.loop_var) != 1:
         return None
-    if any(isinstance(x, ir.Let) or _is_conditional(x) for x in ir.walk(store.value)):
+    if any(isinstance(x, ir.Let) or calls(x, "if_then_else") for x in ir.walk(store.value)):
         return None
     if any(_uses(c, inner.loop_var) and _uses(c, outer.loop_var) for c in guards):
         return None
@@ -146,10 +146,6 @@ def _turning_loads(tile: _Tile) -> list[BufferLoad]:
         and _step(load.indices[0], tile.outer.loop_var, analyzer) == 1
         and _step(load.indices[0], tile.inner.loop_var, analyzer) not in (0, 1)
     ]
-
-
-def _is_conditional(node: ir.Node) -> bool:
-    return isinstance(node, ir.CallIntrin) and getattr(node.op, "name", "") == "tir.if_then_else"
 
 
 def _step(index: ir.PrimExpr, var: ir.Var, analyzer: arith.Analyzer | None = None) -> int | None:

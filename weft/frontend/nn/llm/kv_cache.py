@@ -301,6 +301,7 @@ class TIRPagedKVCache(PagedKVCache):
             (rope_theta, rope_scale, rotary_dim),
             page_dtype or dtype,
         )
+        factors = isinstance(rope_ext_factors, Tuple) or hasattr(getattr(rope_ext_factors, "ty", None), "shape")
         call = relax.call_pure_packed(
             "vm.builtin.paged_attention_kv_cache_create",
             shape_expr(limits),
@@ -311,17 +312,13 @@ class TIRPagedKVCache(PagedKVCache):
             prim_value(int(rope_mode)),
             prim_value(float(rope_scale)),
             prim_value(float(rope_theta)),
-            rope_ext_factors if isinstance(rope_ext_factors, Tuple) or _is_tensor(rope_ext_factors) else prim_value(0),
+            rope_ext_factors if factors else prim_value(0),
             emit(op.make_call("zeros")(shape_expr([]), dtype=dtype), "like"),
             *functions,
             *([emit(op.make_call("zeros")(shape_expr([]), dtype=page_dtype), "like")] if page_dtype else []),
             ty_args=AnyType(),
         )
         super().__init__(_expr=call, _name=name)
-
-
-def _is_tensor(value: Any) -> bool:
-    return hasattr(value, "ty") and hasattr(value.ty, "shape")
 
 
 def _with_theta(rope_scaling: Mapping[str, Any], theta: float) -> Mapping[str, Any]:

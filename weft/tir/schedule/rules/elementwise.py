@@ -16,16 +16,16 @@ from weft.ir import (
     as_int,
     cast,
     const,
+    find,
     int64,
     rewrite,
     structural_equal,
     substitute,
-    walk,
 )
 from weft.tir.analysis.access import loads_of, stores_of
 from weft.tir.analysis.dependence import is_plain_store
 from weft.tir.analysis.pattern import element_cost, is_costly, stride_along
-from weft.tir.analysis.structure import conjuncts, replace_node, used_vars
+from weft.tir.analysis.structure import calls, conjuncts, replace_node, used_vars
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.schedule.cache import put_stage
 from weft.tir.schedule.instruction import BlockRV, LoopRV
@@ -181,12 +181,8 @@ def _cuts(ctx: RuleContext, rv: BlockRV, inner: LoopRV) -> list[PrimExpr]:
     own = [iv.var for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True) if v is inner.var]
     if len(own) != 1:
         return []
-    conditions = [
-        c
-        for e in walk(realize.block.body)
-        if isinstance(e, CallIntrin) and getattr(e.op, "name", "") == "tir.if_then_else"
-        for c in conjuncts(e.args[0])
-    ]
+    choices = [e.args[0] for e in find(realize.block.body, CallIntrin) if calls(e, "if_then_else")]
+    conditions = [c for test in choices for c in conjuncts(test)]
     return [at for c in conditions for at in _cut(c, own[0])]
 
 

@@ -6,14 +6,13 @@ Element-wise blocks disappear into their consumers where that saves memory traff
 from __future__ import annotations
 
 from math import prod
-from typing import TypeGuard
 
 from weft.error import ScheduleError, UnknownHandle
-from weft.ir import CallIntrin, Cast, DataType, PrimExpr, Select, as_int, find, is_const_int, walk
+from weft.ir import Cast, DataType, PrimExpr, Select, as_int, find, is_const_int, walk
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.dependence import consumers_of, is_plain_store, reduce_vars
 from weft.tir.analysis.pattern import contraction_of, is_costly
-from weft.tir.analysis.structure import used_vars
+from weft.tir.analysis.structure import calls, is_condition, used_vars
 from weft.tir.buffer import Buffer
 from weft.tir.schedule.instruction import BlockRV
 from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
@@ -85,7 +84,7 @@ def _rounds(value: PrimExpr) -> bool:
     """Whether a value is the place of something, an integer made of a number with a fraction, or that fraction."""
     return any(
         (isinstance(n, Cast) and DataType(n.value.dtype).is_float and not DataType(n.dtype).is_float)
-        or (isinstance(n, CallIntrin) and getattr(n.op, "name", "") == "tir.floor")
+        or calls(n, "floor")
         for n in walk(value)
     )
 
@@ -135,8 +134,3 @@ def is_window(block: Block, of: Buffer | None = None) -> bool:
 
 def _has_condition(value: object) -> bool:
     return any(is_condition(n) for n in walk(value))
-
-
-def is_condition(n: object) -> TypeGuard[Select | CallIntrin]:
-    """Whether a node chooses one of two values."""
-    return isinstance(n, Select) or (isinstance(n, CallIntrin) and getattr(n.op, "name", "") == "tir.if_then_else")

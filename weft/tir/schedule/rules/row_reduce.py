@@ -17,13 +17,13 @@ from weft.ir import Cast, DataType, FloorDiv, PrimExpr, Var, as_int, is_const_in
 from weft.tir.analysis.access import loads_of, stores_of
 from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers_of, reduce_vars, spatial_vars
 from weft.tir.analysis.pattern import element_cost, stride_along
-from weft.tir.analysis.structure import used_vars
+from weft.tir.analysis.structure import is_condition, used_vars
 from weft.tir.buffer import BufferLoad
 from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.reduction import combiner_of
 from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
 from weft.tir.schedule.rules.elementwise import flat_suffix, vector_lanes, vectorize_spatial
-from weft.tir.schedule.rules.inline import is_condition, is_window
+from weft.tir.schedule.rules.inline import is_window
 from weft.tir.stmt import Block, BufferStore
 
 _SHORTEST = 8

@@ -15,14 +15,13 @@ from weft.ir import PrimExpr, Var, as_int, int64, walk
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.dependence import reduce_vars
 from weft.tir.analysis.pattern import stride_along
-from weft.tir.analysis.structure import used_vars
+from weft.tir.analysis.structure import is_condition, used_vars
 from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.reduction import combiner_of
 from weft.tir.schedule.rules.context import RuleContext
 from weft.tir.schedule.rules.depthwise import padding_block
 from weft.tir.schedule.rules.elementwise import vector_lanes, vectorize_spatial
 from weft.tir.schedule.rules.epilogue import attach_epilogue, loop_over
-from weft.tir.schedule.rules.inline import is_condition
 from weft.tir.stmt import Block, BufferStore
 
 _STRIP = 4
