@@ -188,10 +188,11 @@ class _Writer:
         if join is not None:
             gvar, args, *scalars = value.args
             begin: ir.PrimExpr = ir.const(join.begins[var], "int64")
-            func: Any = self.bb.module[gvar]
+            func = self.bb.module[gvar]
             if len(self.begins[join.place(gvar)]) > 1:
                 scalars = [[*(scalars[0].values if scalars else ()), begin]]
                 begin = ir.SizeVar("begin", "int64")
+                assert isinstance(func, PrimFunc)
                 func = func.replace(params=(*func.params, begin))
             return self.write(join, begin, func, gvar.name_hint, list(args.fields), scalars)
         join = self.joins.get(var)
