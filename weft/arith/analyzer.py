@@ -410,4 +410,4 @@ class Analyzer:
         return ir.with_deep_stack(lambda: eval_interval(expr, dom_map, self))
 
 
-_OPPOSITE = {ir.LT: ir.GE, ir.LE: ir.GT, ir.GT: ir.LE, ir.GE: ir.LT, ir.EQ: ir.NE, ir.NE: ir.EQ}
+_OPPOSITE: dict[type, type] = {ir.LT: ir.GE, ir.LE: ir.GT, ir.GT: ir.LE, ir.GE: ir.LT, ir.EQ: ir.NE, ir.NE: ir.EQ}

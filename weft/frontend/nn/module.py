@@ -92,7 +92,7 @@ class Module(SubroutineMixin):
         ErrorGroup
             With each value that does not fit its parameter.
         """
-        if not isinstance(state_dict, Mapping):
+        if not isinstance(state_dict, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidArgument("values come by the names of parameters", found=type(state_dict).__name__)
         own = self.state_dict()
         missing = [name for name in own if state_dict.get(name) is None]

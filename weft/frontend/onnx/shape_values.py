@@ -185,8 +185,8 @@ def _gather(node: Any, data: Array, indices: Array) -> Any:
 
 @_RULES.on("Compress")
 def _compress(node: Node, data: Array, kept: Array) -> Any:
-    picked, axis = _numbers(kept), node.attr("axis")
-    return None if picked is None else np.compress(picked, data, None if axis is None else node.axis(axis))
+    on, axis = _numbers(kept), node.attr("axis")
+    return None if on is None else np.compress(np.array(on, bool), data, None if axis is None else node.axis(axis))
 
 
 @_RULES.on("Split")

@@ -138,7 +138,7 @@ def _find(func: Function, mod: IRModule) -> tuple[dict[Expr, _Join], dict[Expr, 
     assert isinstance(func.body, SeqExpr)
     uses = use_counts(func)
     for block in func.body.blocks:
-        kernels = {b.var: b.value.args[0] for b in block.bindings if _is_placeable(b.value, mod)}
+        kernels: dict[Expr, GlobalVar] = {b.var: b.value.args[0] for b in block.bindings if _is_placeable(b.value, mod)}
         for b in block.bindings:
             join = _join_of(b.value, mod)
             if join is None:
