@@ -10,7 +10,7 @@ import pytest
 SLICES = {
     "calls": (12, 200),
     "kernels": (20, 40),
-    "nodes": (181, 2),
+    "nodes": (60, 2),
     "onnx": (8, 200),
     "answers": (40, 100),
     "graphs": (3, 3),

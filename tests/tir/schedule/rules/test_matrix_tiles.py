@@ -263,13 +263,13 @@ def test_batches_are_rows_and_the_result_may_be_an_output():
 
 def test_batches_of_one_are_no_rows():
     """Neither operand says where in a dimension of one element it is read."""
-    a, b = te.placeholder((1, 70, 64), name="A"), te.placeholder((1, 1, 64, 96), name="B")
-    r = te.reduce_axis((0, 64), name="r")
-    c = te.compute((1, 1, 70, 96), lambda n, g, i, j: te.sum(a[g, i, r] * b[n, g, r, j], r), name="C")
+    a, b = te.placeholder((1, 33, 32), name="A"), te.placeholder((1, 1, 32, 32), name="B")
+    r = te.reduce_axis((0, 32), name="r")
+    c = te.compute((1, 1, 33, 32), lambda n, g, i, j: te.sum(a[g, i, r] * b[n, g, r, j], r), name="C")
     func = scheduled(te.create_prim_func([a, b, c]), SPR)
     rng = np.random.default_rng(0)
-    x, y = (rng.standard_normal(s).astype(np.float32) for s in ((1, 70, 64), (1, 1, 64, 96)))
-    found = np.zeros((1, 1, 70, 96), np.float32)
+    x, y = (rng.standard_normal(s).astype(np.float32) for s in ((1, 33, 32), (1, 1, 32, 32)))
+    found = np.zeros((1, 1, 33, 32), np.float32)
     interpret(func, x, y, found)
     np.testing.assert_allclose(found, x.astype(np.float64) @ y.astype(np.float64), rtol=1e-4, atol=1e-4)
 
