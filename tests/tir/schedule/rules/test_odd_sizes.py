@@ -11,7 +11,7 @@ from weft import ir, te, tir, topi
 from weft.arith.form import conjuncts
 from weft.target import Target, build, get_source
 from weft.tir.analysis import statements
-from weft.tir.schedule import default_schedule, explain_schedule
+from weft.tir.schedule import Knobs, default_schedule, explain_schedule
 from weft.topi.conv import conv
 
 WIDE = Target("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512 -num-cores=2")
@@ -190,6 +190,10 @@ def test_no_strip_of_columns_asks_where_its_columns_end(n, dtype, shape):
     exact = data.astype(np.float64).max(axes, initial=-128 if dtype == "int8" else -np.inf)
     for target in (NARROW, WIDE):
         agrees(func, exact, data, target=target)
+    default_schedule(func, NARROW, asked := Knobs())
+    for name, knob in asked.asked.items():  # what is decided is decided for the whole strips
+        default_schedule(func, NARROW, decided := Knobs({name: max(knob.candidates)}))
+        assert not decided.unused() and decided.asked[name].chosen == max(knob.candidates) > 2
 
 
 @pytest.mark.parametrize(

@@ -376,7 +376,9 @@ def _peel_last(ctx: RuleContext, rv: BlockRV, loop: LoopRV) -> None:
         ctx.sch.loop_partition(loop, [whole, None])
 
 
-def _columns(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int], names: list[str]) -> None:
+def _columns(
+    ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int], names: list[str], strip: int | None = None
+) -> None:
     sch = ctx.sch
     lanes = min(vector_lanes(ctx, ctx.block(BlockRV(n))) for n in [*names, sink.name])
     width = ctx.constant(loops[-1])
@@ -389,10 +391,13 @@ def _columns(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int
     vectors = 1 if short else _vectors_a_strip(ctx, width, lanes, len(names))
     outer_part = [x for i, x in enumerate(loops) if i in rows and i != len(loops) - 1]
     streamed = _streamed_columns(ctx, names, width, lanes, prod(ctx.constant(x) or 1 for x in outer_part))
-    tile = streamed or lanes * ctx.choose("strip", strips, vectors)
+    tile = streamed or lanes * (strip or ctx.choose("strip", strips, vectors))
     if width is not None and width % tile and width > _NARROW * lanes and len(names) == 1 and len(rows) == len(loops):
-        for part, summed in _whole_strips(ctx, sink, BlockRV(names[0]), width // tile * tile):
-            _columns(ctx, part, sch.get_loops(part), rows, [summed.name])
+        parts = _whole_strips(ctx, sink, BlockRV(names[0]), width // tile * tile)
+        for (part, summed), n in zip(
+            parts, (tile // lanes, _vectors_a_strip(ctx, width % tile, lanes, 1)), strict=True
+        ):
+            _columns(ctx, part, sch.get_loops(part), rows, [summed.name], n)
         return
     inner = [x for i, x in enumerate(loops) if i not in rows]
     narrow = width if width is not None and width <= _NARROW * lanes else None
