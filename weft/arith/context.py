@@ -80,10 +80,11 @@ class Context:
 
     def trim(self) -> None:
         """Bound the memory of a context that lives long."""
+        if len(self.searches) > _MEMO_LIMIT // 20:  # each notes what was known of all that it met
+            self.searches.clear()
         if len(self.simplified) > _MEMO_LIMIT or len(self.polys) > _MEMO_LIMIT:
             self.clear_memos()
             self.costs.clear()
-            self.searches.clear()
 
     def known_of(self, atom: int) -> Knowledge:
         """Return facts, range, limits and residues of an atom: all that a proof may ask of it."""
