@@ -121,12 +121,9 @@ def test_compiled_code_is_not_copied(main, copied):
         refuses(TypeError, "export_library", copied, value)
 
 
-def test_native_functions_need_what_they_use():
+def test_what_is_none_of_what_is_needed_is_refused():
     for name, given in (("time_function", (None, 1, 1, 0, 0, 0, 0, 1, 0, None)), ("device_stream_set", (1, -1, -1))):
         refuses((TypeError, ValueError), "", tvm_ffi.get_global_func(f"weft.{name}"), *given)
-
-
-def test_what_is_none_of_what_is_needed_is_refused():
     for function, counts in ((None, {}), (len, {"number": 0}), (len, {"repeat": -1})):
         refuses(InvalidArgument, "timed", time_function, function, [()], **counts)
     refuses(InvalidArgument, "no program", script.from_source, None)

@@ -125,7 +125,7 @@ def test_elements_are_computed_once(case):
 @pytest.mark.parametrize("name", OPERATORS)
 def test_loops_do_not_depend_on_how_a_size_is_written(name):
     def kinds(size):
-        funcs, _ = kernels(name, True, False, 2, size)
-        return [[loop.kind for loop in ir.find(schedule_func(f, TARGET).body, For)] for f in funcs]
+        scheduled = [schedule_func(f, TARGET) for f in kernels(name, True, False, 2, size)[0]]
+        return [[loop.kind for loop in ir.find(f.body, For)] for f in scheduled]
 
     assert kinds(lambda n: (n + 2) // 4 + 1) == kinds(lambda n: n)

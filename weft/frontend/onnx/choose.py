@@ -16,8 +16,6 @@ from weft.topi.elementwise import BINARY, UNARY
 _MOVES = {"full": 1, **dict.fromkeys(("broadcast_to", "expand_dims", "permute_dims", "reshape", "squeeze"), 0)}
 """Operators whose elements are all elements of one operand, by its place."""
 _ELEMENTWISE = {"astype", *UNARY, *BINARY}
-_STEPS = 12
-"""Operators between a mask and the numbers that it is made of up to which these are looked for."""
 
 
 @converter("NonZero")
@@ -62,8 +60,8 @@ def flat_places(node: Node, mask: ir.Expr) -> Any:
     return node.slice(places, [0], [0], [counted(node, count)])
 
 
-def _filling(node: Node, x: ir.Expr, steps: int = _STEPS) -> ir.Constant | None:
-    """Return the number that all elements of a tensor are known to be, without dimensions."""
+def _filling(node: Node, x: ir.Expr, steps: int = 12) -> ir.Constant | None:
+    """Return the number that all elements are known to be, without dimensions, through so many operators at most."""
     value = node.graph.bb.lookup_binding(x) if isinstance(x, Var) else x
     if isinstance(value, ir.Constant):
         numbers = value.data.numpy().reshape(-1)
