@@ -8,7 +8,7 @@ import argparse
 import itertools
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
@@ -111,8 +111,8 @@ def _forms(argument: Any, given: Any, rank: int) -> list[Any]:
     return found + ([tuple(given), [i - rank for i in given]] if kind.startswith("List[int") and given else [])
 
 
-def check(info: Any, sample: Any, dynamic: bool) -> str:
-    """``ok``, or why a sample is left out; raises where Weft refuses or differs."""
+def check(info: Any, sample: Any, dynamic: bool, run: Callable[..., Any] = machine) -> str:
+    """``ok``, or why a sample is left out; raises where Weft, run by `run`, refuses or differs."""
     call = Call(info, sample)
     try:
         with torch.no_grad():
@@ -126,7 +126,7 @@ def check(info: Any, sample: Any, dynamic: bool) -> str:
         program = torch.export.export(call, call.tensors, dynamic_shapes=(dims,) if dynamic and dims else None)
     except Exception:
         return "export refuses"
-    found = machine(from_exported_program(program))(*(weft.runtime.from_dlpack(as_real(t)) for t in call.tensors))
+    found = run(from_exported_program(program))(*(weft.runtime.from_dlpack(as_real(t)) for t in call.tensors))
     found = [found] if hasattr(found, "numpy") else list(found)
     assert len(found) == len(expected), f"{len(found)} results instead of {len(expected)}"
     if info.name.startswith(UNDEFINED):

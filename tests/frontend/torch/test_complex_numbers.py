@@ -6,7 +6,7 @@ from torch import nn
 from torch.export import Dim
 
 import weft
-from tests.frontend.torch.programs import Call, exported, machine
+from tests.frontend.torch.programs import Call, exported, machine, runner
 from weft.frontend.torch import from_exported_program
 from weft.frontend.torch.backend import weft_backend
 
@@ -18,7 +18,7 @@ def real(x):
 def check(fn, *args, dynamic=True, tolerance=2e-6):
     """Import a function of tensors, each dimension of which is open; compare each result in its parts."""
     dims = tuple({i: Dim.AUTO for i in range(x.ndim)} for x in args)
-    function = machine(from_exported_program(exported(Call(fn), args, (dims,) if dynamic else None)))
+    function = runner(from_exported_program(exported(Call(fn), args, (dims,) if dynamic else None)))
     found = function(*(weft.runtime.from_dlpack(real(x)) for x in args))
     expected = fn(*args)
     for f, e in zip(found, expected, strict=True):

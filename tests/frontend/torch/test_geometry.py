@@ -104,6 +104,7 @@ def test_resizes_that_cover_what_they_shrink(mode):
     check(Call(function), (torch.randn(2, 3, 13, 11),), (torch.randn(1, 2, 20, 9),), dynamic=OPEN)
 
 
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("antialias", [False, True])
 def test_resizes_of_float64_are_computed_in_it(mode, antialias):

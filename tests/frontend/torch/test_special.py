@@ -25,6 +25,7 @@ FUNCTIONS = [
 ]
 
 
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("function", [f for f, _ in FUNCTIONS])
 def test_functions(function):
     x = dict(FUNCTIONS)[function]
