@@ -77,6 +77,19 @@ Any rows_of(const Params& params) {
   return array_of(rows);
 }
 
+// The same as a map, which programs of TVM expect of a module.
+Any map_of(const Params& params) {
+  std::vector<Any> items;
+  for (const auto& [name, value] : params) {
+    items.push_back(String(name));
+    items.push_back(value);
+  }
+  Any map;
+  auto* args = reinterpret_cast<const tvm::ffi::AnyView*>(items.data());
+  Function::GetGlobalRequired("ffi.Map").CallPacked(args, static_cast<int32_t>(items.size()), &map);
+  return map;
+}
+
 std::vector<DLDevice> devices_from(PackedArgs args, int32_t first) {
   std::vector<DLDevice> devices;
   for (int32_t i = first; i < args.size(); ++i) devices.push_back(argument<DLDevice>(values(args, 0), i));
@@ -241,7 +254,13 @@ const Method<GraphFactoryObj> kFactoryMethods[] = {
     {"get_graph_json", [](GraphFactoryObj* self, PackedArgs, Any* ret) { *ret = String(self->json); }},
     {"get_module_name", [](GraphFactoryObj* self, PackedArgs, Any* ret) { *ret = String(self->name); }},
     {"get_executor_kind", [](GraphFactoryObj* self, PackedArgs, Any* ret) { *ret = String(self->executor_kind); }},
-    {"get_graph_params", [](GraphFactoryObj* self, PackedArgs, Any* ret) { *ret = rows_of(self->params); }},
+    {"get_graph_params", [](GraphFactoryObj* self, PackedArgs, Any* ret) { *ret = map_of(self->params); }},
+    {"remove_params",  // the same module, to which parameters are given at run time
+     [](GraphFactoryObj* self, PackedArgs, Any* ret) {
+       Module bare(tvm::ffi::make_object<GraphFactoryObj>(self->executor_kind, self->name, self->json, Params()));
+       for (const Any& import : list_of(Any(self->imports()))) bare->ImportModule(import.cast<Module>());
+       *ret = bare;
+     }},
 };
 
 Optional<Function> GraphFactoryObj::GetFunction(const String& wanted) {

@@ -65,7 +65,7 @@ def plain(body, *buffers, params=()):
 
 
 A, N = tir.decl_buffer((4,), "float32", "A"), Var("n", "int32")
-LOOP = Var("i", "int32")
+LOOP, GRID = Var("i", "int32"), tir.decl_buffer((2, 2), "float32", "G", data=A.data)
 
 
 def put(value):
@@ -84,6 +84,10 @@ CASES = [
     (tir.SeqStmt((loop(LOOP, const(0), LOOP), store(A, LOOP))), "variable 'i' is not introduced here"),
     (store(A, const(0), const(1)), "'A' has 1 dimensions and is accessed with 2 indices"),
     (store(A, const(1.0)), "the index `T.float32(1.0)` of 'A' is no integer but float32"),
+    (
+        store(GRID, ir.Ramp(const(0), const(1), 2), const(0)),
+        "the index `T.Ramp(0, 1, 2)` of 'G' is a vector: only the last one may be",
+    ),
     (put(const(1)), "a value of type int32 is stored where 'A' holds float32"),
     (tir.IfThenElse(const(1), store(A, const(0))), "the condition `1` is no bool but int32"),
     (loop(LOOP, const(0, "int64"), LOOP), "loop variable, start and extent have different types: int32, int64"),

@@ -488,3 +488,11 @@ def main(x: R.Tensor(("n",), "float32")):
     return R.call_dps_packed("f", x, out_ty=R.Tensor((n, 2), "float32"))
 """)
     assert func.ret_ty.shape[0] is func.params[0].ty.shape[0]
+
+
+def test_a_result_that_is_some_tuple():
+    text = "(x: R.Tensor((2,), 'float32')) -> {}:\n    return {}"
+    func = from_source("@R.function\ndef main" + text.format("R.Tuple", "(x, x)"))
+    assert str(func.ret_ty) == str(relax.TupleType((func.params[0].ty, func.params[0].ty)))
+    with pytest.raises(tvm.error.ParseError, match="the result of 'main' has another type"):
+        from_source("@R.function\ndef main" + text.format("R.Tensor", "(x, x)"))

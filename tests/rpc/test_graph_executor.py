@@ -21,7 +21,7 @@ def built(**options):
 
 def library(remote, folder, lib, name):
     remote.upload(str(lib.export_library(str(folder / name)) or folder / name))
-    return remote.load_module(name)
+    return remote.load_module(str(folder / name))
 
 
 @pytest.mark.parametrize(("name", "kind"), [("lib.so", "graph"), ("lib.tar", "graph"), ("lib.so", "aot")])

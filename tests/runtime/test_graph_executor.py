@@ -234,6 +234,17 @@ def test_factory(kernels, tmp_path):
         m.run()
         check(m, x, w)
         assert json.loads(module["get_graph_json"]()) == graph()
+        params = module["get_graph_params"]()
+        assert list(params) == ["w"]
+        np.testing.assert_array_equal(params["w"].numpy(), w)
+        bare = module["remove_params"]()
+        assert not bare["get_graph_params"]()
+        if module is lib:
+            bare = runtime.load_module(bare.export_library(tmp_path / "bare.so"))
+        given = runtime.graph_executor.GraphModule(bare["default"](weft.cpu()))
+        given.set_input("x", x, **params)
+        given.run()
+        check(given, x, w)
     refuses(ValueError, "not a graph executor", runtime.graph_executor.GraphModule, lib)
 
 

@@ -1,5 +1,7 @@
 """Every construct of TIR scripts: read, printed, read again, the same."""
 
+import importlib
+
 import numpy as np
 import pytest
 
@@ -428,3 +430,52 @@ def test_a_symbol_that_only_the_def_says():
     assert module["main"] is module["f"] is first
     with pytest.raises(InvalidArgument, match="no function 'main'"):
         ir.IRModule({"f": first.with_attr("global_symbol", "f")})["main"]
+
+
+def test_names_of_functions_around_that_are_being_called(tmp_path, monkeypatch):
+    """Annotations that are text make no cells: names are those of functions around, and of no other caller."""
+    (tmp_path / "nested_sizes.py").write_text("""
+from __future__ import annotations
+from weft.script import tir as T
+
+def outer(M, inside=True):
+    def middle(N):
+        @T.prim_func
+        def func(A: T.Buffer((M, N), "float32")):
+            T.evaluate(0)
+        return func
+    return middle(8) if inside else middle
+
+def caller(M):
+    return outer(M, inside=False)
+
+def elsewhere(M, make):
+    return make(8)
+""")
+    monkeypatch.syspath_prepend(tmp_path)
+    nested_sizes = importlib.import_module("nested_sizes")
+
+    for size in (16, 32):
+        assert tuple(nested_sizes.outer(size).buffer_map[0][1].shape) == (size, 8)
+    with pytest.raises(ParseError, match="name 'M' is not defined"):
+        nested_sizes.elsewhere(5, nested_sizes.caller(4))
+
+
+def test_a_python_tuple_is_unpacked_as_it_is():
+    from weft.script import tir as T
+
+    def swapped(i, j):
+        return T.meta_var((j * 2, i))
+
+    @T.prim_func
+    def func(A: T.Buffer((8, 4), "float32")):
+        for i, j in T.grid(4, 4):
+            first, second = swapped(i, j)
+            A[first, second] = T.float32(1)
+
+    @T.prim_func
+    def plain(A: T.Buffer((8, 4), "float32")):
+        for i, j in T.grid(4, 4):
+            A[j * 2, i] = T.float32(1)
+
+    ir.assert_structural_equal(func.with_attr("global_symbol", "plain"), plain.with_attr("global_symbol", "plain"))

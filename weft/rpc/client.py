@@ -134,8 +134,11 @@ class RPCSession:
         return codec.answered(self._do("listdir", path), str)
 
     def load_module(self, path: str) -> RemoteModule:
-        """Open a library of the session's folder; object files are linked there first."""
-        return self._sess.load_module(path)
+        """Open a library of the session's folder; object files are linked there first.
+
+        An absolute path is that of the file here which :meth:`upload` was given.
+        """
+        return self._sess.load_module(Path(path).name if Path(path).is_absolute() else path)
 
     def download_linked_module(self, path: str) -> bytearray:
         """Link object files of the session's folder there, and return the library."""

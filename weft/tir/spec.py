@@ -242,7 +242,10 @@ def _access(buffer: Buffer, indices: tuple[Any, ...]) -> str | None:
     if len(indices) != len(buffer.shape):
         return f"'{buffer.name}' has {len(buffer.shape)} dimensions and is accessed with {len(indices)} indices"
     bad = next((i for i in indices if not DataType(i.dtype).is_integer), None)
-    return None if bad is None else f"the index `{bad}` of '{buffer.name}' is no integer but {bad.dtype}"
+    if bad is not None:
+        return f"the index `{bad}` of '{buffer.name}' is no integer but {bad.dtype}"
+    wide = next((i for i in indices[:-1] if DataType(i.dtype).lanes > 1), None)
+    return None if wide is None else f"the index `{wide}` of '{buffer.name}' is a vector: only the last one may be"
 
 
 @WELL_FORMED.on(stmts.For)

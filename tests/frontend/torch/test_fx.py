@@ -25,12 +25,23 @@ def test_traced_modules_for_known_and_for_any_sizes():
     traced = torch.fx.symbolic_trace(module)
     n = weft.tir.Var("n", "int64")
     for info in ([((3, 6), "float32"), ((3, 4), torch.float32)], [((n, 6), "float32"), ((n, 4), "float32")]):
-        function = machine(from_fx(traced, info, unwrap_unit_return_tuple=True))
+        function = machine(from_fx(traced, info))
         x, y = torch.randn(3, 6), torch.randn(3, 4)
         found = function(weft.runtime.from_dlpack(x), weft.runtime.from_dlpack(y))
         np.testing.assert_allclose(found.numpy(), module(x, y).detach().numpy(), rtol=1e-5, atol=1e-5)
     with pytest.raises(error.InvalidArgument, match="NHWC"):
         from_fx(traced, [((1, 6), "float32"), ((1, 4), "float32")], default_image_layout="NHWC")
+
+
+def test_modules_return_what_they_return_to_pytorch():
+    for model, unwrap, found in (
+        (lambda x: x + 1, False, relax.TensorType),
+        (lambda x: (x + 1,), False, relax.TupleType),
+        (lambda x: (x + 1,), True, relax.TensorType),
+        (lambda x: (x + 1, x), True, relax.TupleType),
+    ):
+        traced = torch.fx.symbolic_trace(model)
+        assert isinstance(from_fx(traced, [((3,), "float32")], unwrap_unit_return_tuple=unwrap)["main"].ret_ty, found)
 
 
 def test_graphs_that_torch_compile_cuts():

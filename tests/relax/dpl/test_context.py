@@ -5,7 +5,7 @@ import pytest
 
 import weft
 from tests.relax_models import written
-from weft import error, ir, relax
+from weft import error, ir, relax, tir
 from weft.relax import dpl
 from weft.relax.expr import DataflowBlock
 
@@ -219,10 +219,29 @@ def test_patterns():
     a, d = by_name["a"][1], by_name["d"][1]
     assert dpl.match(dpl.has_dtype("float32", dpl.is_op("relax.add")(dpl.wildcard(), dpl.wildcard())), a, values)
     assert not dpl.has_dtype("float16").match(a, values)
-    assert dpl.is_op("relax.multiply")(dpl.is_dfv("b"), dpl.wildcard()).match(d)
-    assert not dpl.is_op("relax.multiply")(dpl.wildcard(), dpl.is_dfv()).match(d)
+    for operands in ((dpl.is_dfv("b"), dpl.wildcard()), (dpl.wildcard(), dpl.is_dfv("b"))):
+        assert dpl.is_op("relax.multiply")(*operands).match(d)
+        assert not dpl.is_op("relax.matmul")(*operands).match(d)
+    e = by_name["e"][1]
+    assert dpl.is_op("relax.subtract")(dpl.is_dfv("c"), dpl.wildcard()).match(e)
+    assert not dpl.is_op("relax.subtract")(dpl.wildcard(), dpl.is_dfv("c")).match(e)
     assert dpl.wildcard().has_ty(a.ty).match(a)
-    assert not dpl.wildcard().has_ty(relax.TensorType((2, 5), "float32")).match(a)
+    n = tir.Var("n", "int64")
+    for ty, matches in (
+        (relax.TensorType((2, 5), "float32"), False),
+        (relax.TensorType(None, "float32", 2), True),
+        (relax.TensorType(None, "float32", 3), False),
+        (relax.TensorType((2, n), ""), True),
+        (relax.TensorType((2, n * 2), ""), False),  # of an `n` that nothing says
+        (relax.TensorType((n, n * 2), ""), True),
+        (relax.TensorType((n, n), ""), False),
+        (relax.TensorType((n, 4), "float16"), False),
+        (relax.AnyType(), True),
+    ):
+        assert dpl.wildcard().has_ty(ty).match(a) is matches, ty
+    same = dpl.wildcard().has_ty(relax.TensorType((n, 4))), dpl.wildcard().has_ty(relax.TensorType((4, n)))
+    assert not dpl.is_tuple(same).match(relax.Tuple((a, a)))  # one dimension everywhere in a pattern
+    assert dpl.is_tuple((same[0], same[0].dup())).match(relax.Tuple((a, d)))
     assert dpl.is_expr(a).match(a)
     assert not dpl.is_expr(a).match(d)
     assert dpl.is_shape((2, 4)).match(relax.ShapeExpr((2, 4)))
@@ -243,6 +262,83 @@ def test_patterns():
     )
     assert not dpl.match(dpl.is_call_tir("f"), a, values)
     assert not dpl.match(dpl.is_const(), x)
+
+
+def test_functions_are_matched_by_parameters_and_result():
+    x, w = dpl.wildcard(), dpl.wildcard()
+    pattern = dpl.FunctionPattern((x, w), dpl.is_op("relax.nn.relu")(dpl.is_op("relax.matmul")(x, w)))
+    func = function("x: (2, 3), w: (3, 4)", ["a = R.matmul(x, w)", "b = R.nn.relu(a)"]).with_attr("Codegen", "own")
+    assert pattern.extract_matched_expr(func)[w] is func.params[1]
+    assert pattern.has_attr({"Codegen": "own"}).match(func)
+    assert not pattern.has_attr({"Codegen": "other"}).match(func)
+    assert not pattern.match(CHAIN)
+    assert not dpl.FunctionPattern((w, x), pattern.body).match(func)
+
+
+def test_parts_of_patterns_of_tuples():
+    x, w = CHAIN.params
+    pair = dpl.is_tuple([dpl.is_var("x"), dpl.is_var("w")])
+    value = relax.Tuple((x, w))
+    second = relax.TupleGetItem(value, 1)
+    assert [pair[i].match(second) for i in (0, 1, -1, None)] == [False, True, True, True]
+    with pytest.raises(IndexError):
+        _ = pair[2]
+    assert dpl.is_shape((2, 4))[1] == 4
+    split = relax.op.split(x, 2, axis=0)
+    assert dpl.has_attr({"indices_or_sections": tir.IntImm("int64", 2)}).match(split)
+
+
+def test_constraints_on_arguments_that_are_a_tuple():
+    """The index of a constraint counts what the kernel of ``call_dps_packed`` is given."""
+    shape = "R.Tensor((2, 4))"
+    one = function(
+        f"x: {T}", [f'a = R.call_dps_packed("r", (x,), {shape})', f'b = R.call_dps_packed("s", (a, a), {shape})']
+    )
+    for indices, matches in (((0, 1), True), ((0,), True), ((2,), False)):
+        with dpl.PatternContext() as ctx:
+            fork, join = dpl.is_call_dps_packed("r"), dpl.is_call_dps_packed("s")
+            for i in indices:
+                fork.only_used_by(join, index=i)
+            assert (ctx.match_dfb(block(one)) is not None) is matches
+
+
+def test_a_value_that_a_rewriter_leaves_is_offered_in_the_next_way():
+    """Alternatives of ``a | b`` and both orders of a sum's operands are offered, until the rewriter takes one."""
+    func = function(f"x: {T}, w: {T}", ["a = R.exp(w)", "b = R.add(x, a)"])
+    x, exp = dpl.wildcard(), dpl.is_op("relax.exp")(dpl.wildcard())
+    any_sum, sum_of_exp = dpl.is_op("relax.add")(dpl.wildcard(), dpl.wildcard()), dpl.is_op("relax.add")(exp, x)
+    seen = []
+
+    def rewriter(value, found):
+        seen.append(any_sum in found)
+        return value if any_sum in found else relax.op.negative(found[x])
+
+    new = dpl.rewrite_call(any_sum | sum_of_exp, rewriter, func)
+    assert seen[:3] == [True, True, False]
+    ir.assert_structural_equal(new, function(f"x: {T}, w: {T}", ["b = R.negative(x)"]), map_free_vars=True)
+
+
+def test_rewriting_leaves_no_other_names():
+    """A tuple that a rewriter returns is taken apart at once, which lets the next rounds see its elements."""
+    lines = [
+        "c = R.concat([x, w], axis=0)",
+        "d = R.split(c, 2, axis=0)",
+        "e = d[0]",
+        "f = d[1]",
+        "g = R.add(x, e)",
+        "h = R.add(f, g)",
+    ]
+    func = function(f"x: {T}, w: {T}", lines)
+    parts, x = dpl.wildcard(), dpl.wildcard()
+    split = dpl.is_op("relax.split")(dpl.is_op("relax.concat")(parts))
+    twice = dpl.is_op("relax.add")(x, x)
+
+    def rewriter(_, found):
+        return found[parts] if split in found else relax.op.multiply(found[x], relax.const(2.0, "float32"))
+
+    new = dpl.rewrite_call(split | twice, rewriter, func)
+    expected = function(f"x: {T}, w: {T}", ["g = R.multiply(x, R.const(2.0))", "h = R.add(w, g)"])
+    ir.assert_structural_equal(new, expected, map_free_vars=True)
 
 
 @pytest.mark.parametrize(

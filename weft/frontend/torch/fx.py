@@ -26,6 +26,8 @@ def from_fx(
 ) -> IRModule:
     """Convert a module, such as ``torch.fx.symbolic_trace`` returns, for inputs of given shapes and types.
 
+    What the module returns is what the function returns: a tensor, or a tuple.
+
     Parameters
     ----------
     model : torch.nn.Module
@@ -68,7 +70,7 @@ def from_fx(
     return from_exported_program(
         program,
         keep_params_as_input=keep_params_as_input,
-        unwrap_unit_return_tuple=unwrap_unit_return_tuple,
+        unwrap_unit_return_tuple=unwrap_unit_return_tuple or program.call_spec.out_spec.is_leaf(),
         no_bind_return_tuple=no_bind_return_tuple,
         custom_convert_map=custom_convert_map,
     )

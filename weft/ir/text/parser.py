@@ -13,6 +13,7 @@ import inspect
 import linecache
 import sys
 import zlib
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from types import FrameType, FunctionType
 from typing import Any, NamedTuple
@@ -352,7 +353,13 @@ def _decorator_of(node: ast.FunctionDef, evaluator: Evaluator) -> FunctionDecora
 
 def _outer_of(fn: Any, frame: Any) -> dict[str, Any]:
     """Return the Python values visible at a definition."""
-    names = {**frame.f_globals, **frame.f_locals}
+    inner, scopes, around = frame.f_code, [frame.f_locals], frame.f_back
+    while around is not None:  # functions around that are being called: annotations alone make no cells for their names
+        if any(c is inner for c in around.f_code.co_consts):
+            inner = around.f_code
+            scopes.append(around.f_locals)
+        around = around.f_back
+    names = dict(ChainMap(*scopes, frame.f_globals))
     functions = (
         [fn] if callable(fn) and hasattr(fn, "__code__") else [f for f in vars(fn).values() if hasattr(f, "__code__")]
     )

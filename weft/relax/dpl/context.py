@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import Call, ExprVar, Node, TensorType, children
+from weft.ir import Call, ExprVar, Node, Op, TensorType, Tuple, children
 from weft.relax.dpl.match import Matcher, same_shape
 from weft.relax.dpl.pattern import OPEN_CONTEXTS, DFPattern, OpPattern, VarPattern, WildcardPattern
 from weft.relax.expr import DataflowBlock, DataflowVar
 from weft.relax.rename import variables
 
+_BY_TUPLE = ("relax.call_tir", "relax.call_dps_packed")
 _LEAVES = (OpPattern, VarPattern, WildcardPattern)
 
 
@@ -147,7 +148,11 @@ class _Search:
             return False
         if only and (len(users) > 1 or (source in self.values and not isinstance(source, DataflowVar))):
             return False
-        return index < 0 or (isinstance(value, Call) and index < len(value.args) and value.args[index] is source)
+        if index < 0 or not isinstance(value, Call):
+            return index < 0
+        by_tuple = isinstance(value.op, Op) and value.op.name in _BY_TUPLE and isinstance(value.args[1], Tuple)
+        args = value.args[1].fields if by_tuple else value.args
+        return index < len(args) and args[index] is source
 
     def same_shapes(self, group: tuple[DFPattern, ...]) -> bool:
         """Whether the tensors that patterns stand for have one shape."""

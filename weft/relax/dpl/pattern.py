@@ -6,7 +6,20 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from weft.error import InvalidArgument
-from weft.ir import Ambient, Attrs, DataType, Expr, Node, OtherNames, PrimExpr, Type, as_shape
+from weft.ir import (
+    Ambient,
+    Attrs,
+    DataType,
+    Expr,
+    FloatImm,
+    IntImm,
+    Node,
+    OtherNames,
+    PrimExpr,
+    StringImm,
+    Type,
+    as_shape,
+)
 from weft.op import get_op_def
 from weft.operators import operator
 from weft.relax.core_ops import CORE_OPS
@@ -23,6 +36,7 @@ __all__ = [
     "DtypePattern",
     "ExprPattern",
     "ExternFuncPattern",
+    "FunctionPattern",
     "GlobalVarPattern",
     "NotPattern",
     "OpPattern",
@@ -103,12 +117,13 @@ class DFPattern(Node, abstract=True):
     __mul__ = operator(_called, "relax.multiply")
     __truediv__ = operator(_called, "relax.divide")
 
-    def __getitem__(self, index: int) -> TupleItemPattern:
-        return TupleItemPattern(self, index)
+    def __getitem__(self, index: int | None) -> TupleItemPattern:
+        return is_tuple_get_item(self, index)
 
     def has_attr(self, attrs: dict[str, Any]) -> AttrPattern:
         """Match what this matches, if it is a call or function with these attributes."""
-        return AttrPattern(self, Attrs.of(attrs))
+        plain = {k: v.value if isinstance(v, (IntImm, FloatImm, StringImm)) else v for k, v in attrs.items()}
+        return AttrPattern(self, Attrs.of(plain))
 
     def has_dtype(self, dtype: str) -> DtypePattern:
         """Match what this matches, if it is a tensor of this data type."""
@@ -124,7 +139,10 @@ class DFPattern(Node, abstract=True):
 
     @also_called(struct_info="ty", ttype="ty")
     def has_ty(self, ty: Type) -> TypePattern:
-        """Match what this matches, if its type is structurally this one."""
+        """Match what this matches, if its type is this one, or one that this leaves open.
+
+        A tensor's dtype, rank and shape may be left out; variables stand for any dimension, everywhere for the same.
+        """
         return TypePattern(self, ty)
 
     has_struct_info = has_type = has_ty
@@ -256,11 +274,18 @@ class GlobalVarPattern(DFPattern, metaclass=OtherNames):
 
 
 class ExternFuncPattern(DFPattern, metaclass=OtherNames):
-    """A packed function, by its global name."""
+    """A packed function, of this global name unless that is empty."""
 
     __other_names__ = {"global_symbol": "name"}
 
-    name: str
+    name: str = ""
+
+
+class FunctionPattern(DFPattern):
+    """A function with these parameters and this result."""
+
+    params: tuple[DFPattern, ...]
+    body: DFPattern
 
 
 class ExprPattern(DFPattern):
@@ -273,6 +298,9 @@ class PrimArrPattern(DFPattern):
     """A shape whose dimensions are provably these."""
 
     shape: tuple[Any, ...]
+
+    def __getitem__(self, index: int) -> PrimExpr:  # type: ignore[override]
+        return self.shape[index]
 
 
 class DataflowVarPattern(DFPattern, metaclass=OtherNames):
@@ -291,6 +319,9 @@ class TuplePattern(DFPattern):
     """A tuple whose elements match."""
 
     fields: tuple[DFPattern, ...]
+
+    def __getitem__(self, index: int | None) -> TupleItemPattern:
+        return is_tuple_get_item(self, None if index is None else range(len(self.fields))[index])
 
 
 class UnorderedTuplePattern(DFPattern):

@@ -12,7 +12,7 @@ from weft.ir import Call, Constant, Expr, ExprVar, Function, IRModule, Tuple, Tu
 from weft.relax.analysis import get_var2val
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.dpl.context import PatternContext
-from weft.relax.dpl.match import extract_matches
+from weft.relax.dpl.match import all_matches
 from weft.relax.dpl.pattern import OPERATIONS, DFPattern
 from weft.relax.effects import is_pure_call, mutable_variables
 from weft.relax.expr import Binding, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
@@ -112,7 +112,8 @@ class PatternMatchingRewriter:
         for _ in range(_ROUNDS + len(all_bindings(obj))):
             before, new = new, self._round(new, mod or IRModule())
             if new is before:
-                return new if new is obj else remove_all_unused(new, mod)
+                return new
+            new = remove_all_unused(OPERATIONS["shorten"](new), mod)
         raise InvalidArgument(
             "rewriting does not come to an end",
             help="what the rewriter returns matches its pattern again; return the value itself where nothing is to do",
@@ -133,12 +134,12 @@ class PatternMatchingRewriter:
             since[binding.var] = value
             for pattern, rewriter in self.rules:
                 own = hasattr(rewriter, "placed")
-                matches = extract_matches(pattern, value, since if own else values)
-                before = len(bb.bindings())
-                new = None if matches is None else rewriter(value, matches, bb) if own else rewriter(value, matches)  # type: ignore[call-arg]
-                since.update((b.var, b.value) for b in bb.bindings()[before:])
-                if new is not None and new is not value and not structural_equal(new, value):
-                    return new
+                for matches in all_matches(pattern, value, since if own else values):
+                    before = len(bb.bindings())
+                    new = rewriter(value, matches, bb) if own else rewriter(value, matches)  # type: ignore[call-arg]
+                    since.update((b.var, b.value) for b in bb.bindings()[before:])
+                    if new is not None and new is not value and not structural_equal(new, value):
+                        return new
             return None
 
         return rewrite_each(func, mod, rule)

@@ -17,7 +17,7 @@ from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import as_relax, assert_op, contradict
 from weft.relax.expr import SeqExpr, VarBinding
 from weft.relax.infer import function_type, merge_types, result_type
-from weft.relax.script.annotation import Proxy, as_type
+from weft.relax.script.annotation import Proxy, TupleOf, as_type
 from weft.relax.script.bindings import as_value, assign, bind, new_var
 from weft.relax.script.language import Command
 
@@ -77,7 +77,8 @@ def _signature(p: Parser, node: ast.FunctionDef, options: dict[str, Any]) -> _St
         _check_sizes(p, node, types, saved)
         state.params = tuple(ir.ExprVar(a.arg, t, span=p.span(a)) for a, t in zip(node.args.args, types, strict=True))
         if node.returns is not None and not (isinstance(node.returns, ast.Constant) and node.returns.value is None):
-            state.ret_ty = _type(p, node.returns, p.evaluate(node.returns), declared)
+            note = p.evaluate(node.returns)
+            state.ret_ty = None if note is TupleOf else _type(p, node.returns, note, declared)  # R.Tuple: some tuple
     finally:
         p.state = saved
     return state

@@ -47,13 +47,17 @@ def canonicalize_bindings(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     Cost: Linear.
     Source: TVM's ``CanonicalizeBindings``.
     """
-    if not isinstance(func.body, SeqExpr):
-        return func
-    func = _with_known_sizes(func, mod)
+    return without_other_names(_with_known_sizes(func, mod)) if isinstance(func.body, SeqExpr) else func
+
+
+def without_other_names(func: ir.Function) -> ir.Function:
+    """Drop bindings that give another name, and tuples that are taken apart, of a function in normal form."""
     body: Any = func.body
-    while (new := _Canonical().sequence(body)) is not body:  # blocks that were joined may need fewer variables
+    while (
+        isinstance(body, SeqExpr) and (new := _Canonical().sequence(body)) is not body
+    ):  # blocks that were joined may need fewer variables
         body = new
-    return func.replace(body=body)
+    return func if body is func.body else func.replace(body=body)
 
 
 def _with_known_sizes(func: ir.Function, mod: ir.IRModule) -> ir.Function:

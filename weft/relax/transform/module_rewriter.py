@@ -11,6 +11,7 @@ from weft.relax.dpl import pattern as forms
 from weft.relax.dpl.rewrite import MissingPattern, PatternMatchingRewriter
 from weft.relax.infer import bind_type, type_of
 from weft.relax.rewriter import all_bindings
+from weft.relax.transform.canonicalize import without_other_names
 from weft.relax.transform.inline_private import expand
 
 
@@ -118,4 +119,4 @@ def without_unused(mod: ir.IRModule, names: set[str]) -> ir.IRModule:
     return mod.with_functions({v: f for v, f in mod.items() if v.name_hint in left})
 
 
-forms.OPERATIONS.update(from_module=rewriter_of, without_unused=without_unused)
+forms.OPERATIONS.update(from_module=rewriter_of, without_unused=without_unused, shorten=without_other_names)
