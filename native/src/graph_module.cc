@@ -69,15 +69,6 @@ Params params_at(PackedArgs args, int32_t i) {
   return read_params(data.data(), data.size());
 }
 
-Any row_of(const std::string& name, const Any& second) { return array_of({String(name), second}); }
-
-Any rows_of(const Params& params) {
-  std::vector<Any> rows;
-  for (const auto& [name, value] : params) rows.push_back(row_of(name, value));
-  return array_of(rows);
-}
-
-// The same as a map, which programs of TVM expect of a module.
 Any map_of(const Params& params) {
   std::vector<Any> items;
   for (const auto& [name, value] : params) {
@@ -157,7 +148,7 @@ void debug_get_output(GraphExecutorObj* self, PackedArgs args, Any*) {
 
 void get_nodes(GraphExecutorObj* self, PackedArgs, Any* ret) {
   std::vector<Any> rows;
-  for (const GraphNode& node : self->executor.graph().nodes) rows.push_back(row_of(node.name, String(node.function)));
+  for (const GraphNode& node : self->executor.graph().nodes) rows.push_back(array_of({String(node.name), String(node.function)}));
   *ret = array_of(rows);
 }
 
@@ -302,7 +293,7 @@ void executor_create(PackedArgs args, Any* ret) {
   *ret = Module(tvm::ffi::make_object<GraphExecutorObj>(parse_graph(json), imports, devices_from(args, 2), Params()));
 }
 
-Any load_params(const Bytes& bytes) { return rows_of(read_params(bytes.data(), bytes.size())); }
+Any load_params(const Bytes& bytes) { return map_of(read_params(bytes.data(), bytes.size())); }
 
 TVM_FFI_STATIC_INIT_BLOCK() {
   Globals()
@@ -312,7 +303,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("weft.save_params", [](const Any& rows) { return Bytes(write_params(params_of_rows(rows))); })
       .def("weft.load_params", load_params)
       .def("weft.load_params_at",  // of a file that is mapped
-           [](void* data, int64_t size) { return rows_of(read_params(static_cast<const char*>(data), static_cast<size_t>(size))); });
+           [](void* data, int64_t size) { return map_of(read_params(static_cast<const char*>(data), static_cast<size_t>(size))); });
 }
 
 }  // namespace

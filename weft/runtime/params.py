@@ -49,7 +49,7 @@ def load_param_dict(param_bytes: bytes | bytearray) -> dict[str, Tensor]:
     ExecutableError
         When the bytes are cut short or altered; it says in which section and at which offset.
     """
-    return {str(name): Tensor(value) for name, value in _load(_as_bytes(param_bytes))}
+    return {str(name): Tensor(value) for name, value in _load(_as_bytes(param_bytes)).items()}
 
 
 def _as_bytes(data: Any) -> bytes:
@@ -71,5 +71,5 @@ def load_param_dict_from_file(path: str | os.PathLike[str]) -> dict[str, Tensor]
         if os.fstat(file.fileno()).st_size == 0:  # nothing to map
             return load_param_dict(b"")
         data = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
-    rows = _load_at(ctypes.c_void_p(data.ctypes.data), data.nbytes)
-    return {str(name): Tensor(value) for name, value in rows}
+    found = _load_at(ctypes.c_void_p(data.ctypes.data), data.nbytes)
+    return {str(name): Tensor(value) for name, value in found.items()}
