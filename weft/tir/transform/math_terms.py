@@ -88,7 +88,7 @@ _BLOCK = 8
 
 def horner(coefficients: tuple[float, ...], x: PrimExpr) -> PrimExpr:
     """``c0 + c1 x + c2 x^2 + ...``."""
-    if len(coefficients) > _BLOCK:
+    if len(coefficients) > _BLOCK + _BLOCK // 2:
         rest, first = coefficients[_BLOCK:], horner(coefficients[:_BLOCK], x)
         return let(eighth_power(x), lambda p: fma(horner(rest, x), p, first), "p")
     result = number(coefficients[-1], x)
