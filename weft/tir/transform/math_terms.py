@@ -31,6 +31,11 @@ Steps = Generator[tuple[PrimExpr, str], Var, PrimExpr]
 """What a function under :func:`bound` returns: the values that it names, and what it makes of them."""
 
 
+def coefficients(text: str) -> tuple[float, ...]:
+    """A table of numbers."""
+    return tuple(map(float, text.split()))
+
+
 def number(value: float, like: PrimExpr) -> PrimExpr:
     """A floating-point constant of the type of `like`."""
     dt = DataType(like.dtype)
