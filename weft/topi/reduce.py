@@ -152,6 +152,5 @@ def variance(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
 def std(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The square root of the variance."""
     v = variance(x, axis, keepdims)
-    if DataType(v.dtype).is_real:
-        return compute(v.shape, lambda *i: tir.sqrt(v(*i)), name="T_std")
-    return compute(v.shape, lambda *i: cast(v.dtype, tir.sqrt(cast("float64", v(*i)))), name="T_std")
+    wide = v.dtype if DataType(v.dtype).is_real else "float64"
+    return compute(v.shape, lambda *i: cast(v.dtype, tir.sqrt(cast(wide, v(*i)))), name="T_std")

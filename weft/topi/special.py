@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import reduce
-from operator import mul
 from typing import Any
 
 from weft import tir
@@ -18,10 +16,8 @@ from weft.ir import FloatImm, Let, PrimExpr, Var, cast, const, select
 _WIDE = "float64"
 _BERNOULLI = tuple(float(Fraction(f)) for f in "1/6 -1/30 1/42 -1/30 5/66 -691/2730 7/6 -3617/510".split())
 """Of the orders 2, 4, …."""
-_BLOCK = 8
-"""Terms of a polynomial that wait for one another."""
-_FEW = 8
-"""Factors up to which a product of equal ones is a power."""
+_CHAIN = 8
+"""How many operations may wait for one another: terms of a polynomial, factors of a power."""
 _SHIFT = 8
 """From here on asymptotic series have the digits of a double."""
 
@@ -47,10 +43,14 @@ def widened(fn: Callable[[PrimExpr], PrimExpr]) -> Callable[[Any], PrimExpr]:
     return apply
 
 
+def _table(text: str) -> list[float]:
+    return [float(f) for f in text.split()]
+
+
 def polynomial(x: PrimExpr, factors: Sequence[float]) -> PrimExpr:
     """Horner's scheme, the highest power first; blocks of a long one side by side, since each waits for its sums."""
-    if len(factors) > _BLOCK:
-        high, low = factors[:-_BLOCK], polynomial(x, factors[-_BLOCK:])
+    if len(factors) > _CHAIN:
+        high, low = factors[:-_CHAIN], polynomial(x, factors[-_CHAIN:])
         square = let(x * x, lambda s: s * s)
         return let(let(square, lambda f: f * f), lambda p: tir.fma(polynomial(x, high), p, low))
     total = number(factors[0])
@@ -68,10 +68,10 @@ _ERFCX = """-1.791502752209178e-10 -7.652918351368929e-11 2.282283310732059e-09 
 
 
 def _erfcx_positive(x: PrimExpr) -> PrimExpr:
-    factors = [float(f) for f in _ERFCX.split()]
-    return let(
-        number(1) / (x + number(4)), lambda s: s * let(number(1) - number(8) * s, lambda t: polynomial(t, factors))
-    )
+    def by(s: PrimExpr) -> PrimExpr:
+        return s * let(number(1) - number(8) * s, lambda t: polynomial(t, _table(_ERFCX)))
+
+    return let(number(1) / (x + number(4)), by)
 
 
 @widened
@@ -93,21 +93,12 @@ def erfcx(x: PrimExpr) -> PrimExpr:
     return select(x < number(0), number(2) * tir.exp(x * x) - size, size)
 
 
-_ERFINV = tuple(
-    (shift, tuple(map(float, factors.split())))
-    for shift, factors in (
-        (
-            -2.5,
-            "2.81022636e-08 3.43273939e-07 -3.5233877e-06 -4.39150654e-06 0.00021858087 "
-            "-0.00125372503 -0.00417768164 0.246640727 1.50140941",
-        ),
-        (
-            -3,
-            "-0.000200214257 0.000100950558 0.00134934322 -0.00367342844 0.00573950773 "
-            "-0.0076224613 0.00943887047 1.00167406 2.83297682",
-        ),
-    )
-)
+_ERFINV = {
+    -2.5: """2.81022636e-08 3.43273939e-07 -3.5233877e-06 -4.39150654e-06 0.00021858087 -0.00125372503 -0.00417768164
+    0.246640727 1.50140941""",
+    -3: """-0.000200214257 0.000100950558 0.00134934322 -0.00367342844 0.00573950773 -0.0076224613 0.00943887047
+    1.00167406 2.83297682""",
+}
 
 
 @widened
@@ -116,7 +107,8 @@ def erfinv(x: PrimExpr) -> PrimExpr:
 
     def first(w: PrimExpr) -> PrimExpr:
         near, far = (
-            polynomial(v + number(c), factors) for v, (c, factors) in zip((w, tir.sqrt(w)), _ERFINV, strict=True)
+            polynomial(v + number(c), _table(text))
+            for v, (c, text) in zip((w, tir.sqrt(w)), _ERFINV.items(), strict=True)
         )
         return select(w < number(5), near, far) * x
 
@@ -208,7 +200,7 @@ def _zeta(s: PrimExpr, q: PrimExpr) -> PrimExpr:
 
     def power(z: PrimExpr, less: int = 0) -> PrimExpr:
         count = whole - less
-        return number(1) / reduce(mul, [z] * count) if 0 < count <= _FEW else tir.power(z, number(less) - s)
+        return number(1) / math.prod([z] * count) if 0 < count <= _CHAIN else tir.power(z, number(less) - s)
 
     found = number(0)
     for k in range(12):

@@ -66,8 +66,6 @@ _MASKED_BITS = 32
 
 _Around = tuple[tuple[For, ...], tuple[ir.PrimExpr, ...]]
 """The loops and the tests around a store inside the allocation of its buffer."""
-
-
 _Stores = dict[Buffer, list[tuple[BufferStore, _Around]]]
 
 
