@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft import ir
-from weft.frontend.torch.node import Node
+from weft.frontend.torch.node import Dim, Node
 from weft.frontend.torch.registry import aten
 from weft.relax import Var, core_ops
 
@@ -107,7 +107,7 @@ def _left_out(node: Node, x: Any, places: Any, axis: int, how: str) -> Any:
 def _means(node: Node, x: Any, places: Any, src: Any, axis: int) -> Any:
     """The mean of what is written to each place, which is counted once where it is the same; `x` where nothing is."""
 
-    def added(shape: list[Any], places: Any, part: Any) -> Any:
+    def added(shape: list[Dim], places: ir.Expr, part: ir.Expr) -> ir.Expr:
         return node.op("scatter_elements", node.full(shape, 0, node.dtype), places, part, axis=axis, reduction="add")
 
     total, (once, rest) = added(node.dims(x), places, src), _counted_once(node, x, places, axis)
@@ -118,7 +118,7 @@ def _means(node: Node, x: Any, places: Any, src: Any, axis: int) -> Any:
     return node.op("where", written, node.op(name, total, divisor), x)
 
 
-def _counted_once(node: Node, x: Any, places: Any, axis: int) -> tuple[Any, list[Any]]:
+def _counted_once(node: Node, x: ir.Expr, places: ir.Expr, axis: int) -> tuple[ir.Expr, list[Dim]]:
     """What indices repeat, and the shape of its counts, where it is the same for all of `x` beside the axis."""
     made, dims = node.bb.lookup_binding(places) if isinstance(places, Var) else None, node.dims(x)
     if isinstance(made, ir.Call) and core_ops.is_op(made, "broadcast_to"):
