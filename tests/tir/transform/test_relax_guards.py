@@ -84,7 +84,6 @@ def test_the_greater_of_an_element_and_a_load_is_the_element_where_nothing_is_lo
 
 
 def test_narrow_loads_have_no_masks():
-    """Where the machine has none, each lane of one would ask; a tile asks once."""
     assert guards(extremes(-9, T.max, "float16")) == guards(extremes(-9, T.max, "uint8")) == 1
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from weft import ir
-from weft.frontend.torch.node import Dim, Node
+from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten
+from weft.frontend.torch.symbols import Dim
 from weft.relax import Var, core_ops
 
 _REDUCTIONS = dict(sum="add", add="add", prod="mul", multiply="mul", mean="mean", amax="max", amin="min")
