@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import te, tir
 from weft.ir import DataType, PrimExpr, as_int, cast, const, int64, logical_and, logical_or, select
 from weft.te import Tensor, compute
+from weft.topi.known_values import is_target
 from weft.topi.precision import accumulator, narrowed, widened
 from weft.topi.shape import normalize_axes, product, unravel
 from weft.topi.typing import Axes
@@ -74,7 +76,14 @@ def arg_reduce(
         result = arg_reduce(kind, flat, 0, False, select_last, dtype)
         return compute((int64(1),) * x.ndim, lambda *_: result(), name="argreduce") if keepdims else result
     extent = as_int(x.shape[axis])
-    wide = "int32" if extent is not None and extent < 2**31 else "int64"
+    short = _narrowest() == DataType(x.dtype).bits == 16  # whose lanes are as many as those of the elements
+    wide = (
+        "int16"
+        if short and extent is not None and extent < 2**15
+        else "int32"
+        if extent is not None and extent < 2**31
+        else "int64"
+    )
     best = reduce(kind, x, (axis,), True, lambda v: _ordered(v, kind), "best")
     k = te.reduce_axis((int64(0), x.shape[axis]), "k")
 
@@ -90,6 +99,11 @@ def arg_reduce(
     return compute(where.shape, lambda *i: cast(dtype, where(*i)), name="index")
 
 
+def _narrowest() -> int:
+    """Bits of the narrowest integers that are compared as they are: languages of devices may have none of 16."""
+    return 32 if is_target("gpu") else 16
+
+
 def _ordered(value: Any, kind: str) -> Any:
     """A number that compares as the value does, and is equal to itself: NaN comes before all others, as in NumPy."""
     dt = DataType(value.dtype)
@@ -97,13 +111,13 @@ def _ordered(value: Any, kind: str) -> Any:
         return cast("int8", value)
     if not dt.is_float:
         return value
-    if dt.bits < 32:
-        value = cast("float32", value)
-    bits, dtype = (32, "int32") if dt.bits <= 32 else (64, "int64")
+    if dt.bits < _narrowest():
+        dt, value = DataType("float32"), cast("float32", value)
+    dtype, infinite = f"int{dt.bits}", tir.reinterpret(f"int{dt.bits}", const(math.inf, dt))
     raw = tir.reinterpret(dtype, value)
-    ordered = raw ^ ((raw >> const(bits - 1, dtype)) & te.highest(dtype))  # negative ones stand the other way round
-    ordered = select(value.equal(const(0, value.dtype)), const(0, dtype), ordered)  # and 0 is as great as -0
-    return select(value != value, te.highest(dtype) if kind == "max" else te.lowest(dtype), ordered)
+    size = raw & te.highest(dtype)
+    ordered = select(raw < const(0, dtype), -size, size)  # negative ones stand the other way round, 0 is as great as -0
+    return select(size > infinite, te.highest(dtype) if kind == "max" else te.lowest(dtype), ordered)
 
 
 def mean(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
@@ -138,6 +152,5 @@ def variance(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
 def std(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The square root of the variance."""
     v = variance(x, axis, keepdims)
-    if DataType(v.dtype).is_real:
-        return compute(v.shape, lambda *i: tir.sqrt(v(*i)), name="T_std")
-    return compute(v.shape, lambda *i: cast(v.dtype, tir.sqrt(cast("float64", v(*i)))), name="T_std")
+    wide = v.dtype if DataType(v.dtype).is_real else "float64"
+    return compute(v.shape, lambda *i: cast(v.dtype, tir.sqrt(cast(wide, v(*i)))), name="T_std")

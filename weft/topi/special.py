@@ -11,11 +11,13 @@ from fractions import Fraction
 from typing import Any
 
 from weft import tir
-from weft.ir import Let, PrimExpr, Var, cast, const, select
+from weft.ir import FloatImm, Let, PrimExpr, Var, cast, const, select
 
 _WIDE = "float64"
 _BERNOULLI = tuple(float(Fraction(f)) for f in "1/6 -1/30 1/42 -1/30 5/66 -691/2730 7/6 -3617/510".split())
 """Of the orders 2, 4, …."""
+_CHAIN = 8
+"""How many operations may wait for one another: terms of a polynomial, factors of a power."""
 _SHIFT = 8
 """From here on asymptotic series have the digits of a double."""
 
@@ -41,50 +43,62 @@ def widened(fn: Callable[[PrimExpr], PrimExpr]) -> Callable[[Any], PrimExpr]:
     return apply
 
 
+def _table(text: str) -> list[float]:
+    return [float(f) for f in text.split()]
+
+
 def polynomial(x: PrimExpr, factors: Sequence[float]) -> PrimExpr:
-    """Horner's scheme, the highest power first."""
+    """Horner's scheme, the highest power first; blocks of a long one side by side, since each waits for its sums."""
+    if len(factors) > _CHAIN:
+        high, low = factors[:-_CHAIN], polynomial(x, factors[-_CHAIN:])
+        square = let(x * x, lambda s: s * s)
+        return let(let(square, lambda f: f * f), lambda p: tir.fma(polynomial(x, high), p, low))
     total = number(factors[0])
     for factor in factors[1:]:
-        total = total * x + number(factor)
+        total = tir.fma(total, x, number(factor))
     return total
+
+
+_ERFCX = """-1.791502752209178e-10 -7.652918351368929e-11 2.282283310732059e-09 7.054882560385151e-10
+-1.8096905734635933e-08 -2.762829273945234e-10 1.2678363974294932e-07 -7.440134079315679e-08 -8.477202827598295e-07
+1.4235437808888834e-06 4.6949536005148395e-06 -1.8860655174390427e-05 -3.6352864144616853e-06 0.00017681276781310884
+-0.0004550526714402559 -0.0002809588591250074 0.00611205565561393 -0.02637005334070314 0.0763815149091835
+-0.17401093723993213 0.33085158787802266 -0.5408538313132345 0.7732087022652369 -0.976548729080882 1.095995661000491"""
+"""``erfcx(x) * (x + 4)`` in powers of ``(x - 4) / (x + 4)`` for x >= 0: a Chebyshev series, the highest power first."""
+
+
+def _erfcx_positive(x: PrimExpr) -> PrimExpr:
+    def by(s: PrimExpr) -> PrimExpr:
+        return s * let(number(1) - number(8) * s, lambda t: polynomial(t, _table(_ERFCX)))
+
+    return let(number(1) / (x + number(4)), by)
 
 
 @widened
 def erfc(x: PrimExpr) -> PrimExpr:
-    """One less erf; far from zero, where that has no digits left, a continued fraction (7.1.14)."""
-    far = let(tir.max(x, number(2)), lambda large: tir.exp(-large * large) * _erfcx_far(large))
-    return select(x > number(2), far, number(1) - tir.erf(x))
+    """``erfcx(|x|) * exp(-x * x)``, less what the square is rounded by; below zero what is missing to 2."""
+
+    def scaled(z: PrimExpr) -> PrimExpr:
+        square = z * z
+        return let(_erfcx_positive(z) * tir.exp(-square), lambda y: y - y * tir.fma(z, z, -square))
+
+    size = let(tir.min(tir.abs(x), number(30)), scaled)
+    return let(size, lambda y: select(x < number(0), number(2) - y, y))
 
 
 @widened
 def erfcx(x: PrimExpr) -> PrimExpr:
     """``erfc(x) * exp(x * x)``, of which the second alone is too large far from zero."""
-    near = tir.exp(x * x) * (number(1) - tir.erf(x))
-    return select(x > number(2), let(tir.max(x, number(2)), _erfcx_far), near)
+    size = let(tir.abs(x), _erfcx_positive)
+    return select(x < number(0), number(2) * tir.exp(x * x) - size, size)
 
 
-def _erfcx_far(x: PrimExpr) -> PrimExpr:
-    tail = x
-    for k in range(80, 0, -1):
-        tail = x + number(k / 2) / tail
-    return number(1) / (tail * number(math.sqrt(math.pi)))
-
-
-_ERFINV = tuple(
-    (shift, tuple(map(float, factors.split())))
-    for shift, factors in (
-        (
-            -2.5,
-            "2.81022636e-08 3.43273939e-07 -3.5233877e-06 -4.39150654e-06 0.00021858087 "
-            "-0.00125372503 -0.00417768164 0.246640727 1.50140941",
-        ),
-        (
-            -3,
-            "-0.000200214257 0.000100950558 0.00134934322 -0.00367342844 0.00573950773 "
-            "-0.0076224613 0.00943887047 1.00167406 2.83297682",
-        ),
-    )
-)
+_ERFINV = {
+    -2.5: """2.81022636e-08 3.43273939e-07 -3.5233877e-06 -4.39150654e-06 0.00021858087 -0.00125372503 -0.00417768164
+    0.246640727 1.50140941""",
+    -3: """-0.000200214257 0.000100950558 0.00134934322 -0.00367342844 0.00573950773 -0.0076224613 0.00943887047
+    1.00167406 2.83297682""",
+}
 
 
 @widened
@@ -93,7 +107,8 @@ def erfinv(x: PrimExpr) -> PrimExpr:
 
     def first(w: PrimExpr) -> PrimExpr:
         near, far = (
-            polynomial(v + number(c), factors) for v, (c, factors) in zip((w, tir.sqrt(w)), _ERFINV, strict=True)
+            polynomial(v + number(c), _table(text))
+            for v, (c, text) in zip((w, tir.sqrt(w)), _ERFINV.items(), strict=True)
         )
         return select(w < number(5), near, far) * x
 
@@ -181,9 +196,15 @@ def bessel(order: int, scaled: bool) -> Callable[[Any], PrimExpr]:
 
 def _zeta(s: PrimExpr, q: PrimExpr) -> PrimExpr:
     """Hurwitz' sum of ``(q + k) ** -s`` over k >= 0 by Euler and Maclaurin, for ``s > 1`` and ``q > 0``."""
+    whole = int(s.value) if isinstance(s, FloatImm) else 0
+
+    def power(z: PrimExpr, less: int = 0) -> PrimExpr:
+        count = whole - less
+        return number(1) / math.prod([z] * count) if 0 < count <= _CHAIN else tir.power(z, number(less) - s)
+
     found = number(0)
     for k in range(12):
-        found = found + tir.power(q + number(k), -s)
+        found = found + let(q + number(k), power)
 
     def tail(z: PrimExpr) -> PrimExpr:
         held = tir.min(s, number(1e6))  # whose powers are finite
@@ -191,7 +212,7 @@ def _zeta(s: PrimExpr, q: PrimExpr) -> PrimExpr:
         for k, b in enumerate(_BERNOULLI, 1):
             rest = rest + rising * number(b / math.factorial(2 * k))
             rising = rising * ((held + number(2 * k - 1)) * (held + number(2 * k))) / (z * z)
-        return tir.power(z, number(1) - s) * (number(1) / (s - number(1)) + rest / z)
+        return power(z, 1) * (number(1) / (s - number(1)) + rest / z)
 
     return found + let(q + number(12), tail)
 
@@ -230,10 +251,10 @@ def polygamma(order: int) -> Callable[[Any], PrimExpr]:
         cotangent = [a + b for a, b in zip([*slopes, 0, 0], [0, 0, *slopes], strict=True)]
 
     def of(x: PrimExpr) -> PrimExpr:
-        positive = number(sign * math.factorial(order)) * _zeta(number(order + 1), tir.max(x, number(1e-300)))
-        mirrored = number(math.factorial(order)) * _zeta(number(order + 1), number(1) - tir.min(x, number(0)))
+        above = select(x > number(0), tir.max(x, number(1e-300)), number(1) - x)
+        size = number(math.factorial(order)) * let(above, lambda q: _zeta(number(order + 1), q))
         angle = number(math.pi) * (x - tir.round(x))
         turned = let(number(1) / tir.tan(angle), lambda c: polynomial(c, cotangent[::-1]))
-        return select(x > number(0), positive, -mirrored - turned)
+        return let(size, lambda y: select(x > number(0), number(sign) * y, -y - turned))
 
     return widened(of)

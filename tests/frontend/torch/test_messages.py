@@ -53,6 +53,17 @@ def test_reductions(how, include):
     check(Call(fn), (torch.randn(N, 7), *edges()), tolerance=1e-5)
 
 
+@pytest.mark.parametrize(("columns", "rows", "once"), [(7, 21, True), (3, 21, False), (1, 21, False), (7, 1, False)])
+def test_means_count_once_what_all_columns_share(columns, rows, once):
+    def fn(x, target, v):
+        return x.scatter_reduce(0, target[:, None].expand(21, columns), v, "mean", include_self=False)
+
+    args = (torch.randn(N, 7), torch.randint(0, N, (rows,)), torch.randn(21, columns))
+    text = str(from_exported_program(exported(Call(fn), args)))
+    assert (f"R.shape([{N}, 1])" in text) == once
+    check(Call(fn), args, tolerance=1e-5)
+
+
 def test_what_is_changed_is_read_before():
     """Rows go from a tensor to itself: those that were written do not count."""
 

@@ -1,14 +1,22 @@
 """Special functions beside PyTorch in float64, at poles, zeros and infinities too."""
 
+import math
+
+import numpy as np
 import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 
-from tests.frontend.torch.programs import Call, check
+from tests.frontend.torch.programs import Call, check, exported, machine
 from tests.frontend.torch.test_order import compare
-from weft.frontend.torch import registry
+from weft import tir
+from weft.frontend.torch import from_exported_program, registry
 from weft.frontend.torch.backend import _partitioned
+from weft.frontend.torch.special import _UNARY
+from weft.ir import CallIntrin, walk
+from weft.runtime import tensor
+from weft.topi import special
 
 INF, NAN = float("inf"), float("nan")
 ENDS = torch.tensor([0.0, -0.0, 1, 2, -1, -2.5, INF, NAN, 1e-20, 33, 80])
@@ -20,7 +28,7 @@ FUNCTIONS = [
     (torch.lgamma, LINE),
     (torch.erfinv, UNIT),
     (lambda x: torch.polygamma(1, x), LINE[(LINE != LINE.floor()) | (LINE > 0)]),
-    (lambda x: torch.polygamma(2, x), LINE[(LINE > 0) & (LINE < INF)]),
+    *((lambda x, n=n: torch.polygamma(n, x), LINE[(LINE > 0) & (LINE < INF)]) for n in (2, 8)),
     (lambda x: torch.mvlgamma(x.abs() + 2, 3), LINE),
 ]
 
@@ -31,6 +39,20 @@ def test_functions(function):
     x = dict(FUNCTIONS)[function]
     check(Call(lambda x: function(x.double()).float()), (x,), tolerance=1e-6)  # what PyTorch has in float64
     check(Call(function), (x,), tolerance=1e-4)
+
+
+def test_functions_divide_rarely():
+    """A division takes as long as ten multiply-adds, a power as sixty."""
+    x = tir.Var("x", "float32")
+    for function in (*_UNARY.values(), special.polygamma(1), special.polygamma(3)):
+        names = [n.op.name if isinstance(n, CallIntrin) else type(n).__name__ for n in walk(function(x))]
+        assert names.count("Div") + 6 * names.count("tir.pow") <= 24, function
+
+
+def test_complementary_error_function_has_the_digits_of_a_double():
+    x = torch.cat([torch.linspace(-6, 26.5, 1001), torch.tensor([1e-9, 27.5, 40, INF, -INF])]).double()
+    run = machine(from_exported_program(exported(Call(torch.special.erfc), (x,))))
+    np.testing.assert_allclose(run(tensor(x.numpy()))[0].numpy(), [math.erfc(v) for v in x], rtol=1e-14, atol=1e-307)
 
 
 def test_integers_and_open_dimensions():

@@ -24,15 +24,15 @@ def products(A: T.Buffer((3, 20), "float32"), B: T.Buffer((3, 20), "float32"), C
                 C[o * 16 + i] = t[o * 16 + i]
 
 
-def extremes(first, chosen):
+def extremes(first, chosen, dtype="float32"):
     """What `chosen` makes, from `first` on, of the values so far and the elements of each row."""
 
     @T.prim_func
-    def f(A: T.Buffer((3, 20), "float32"), C: T.Buffer((32,), "float32")):
+    def f(A: T.Buffer((3, 20), dtype), C: T.Buffer((32,), dtype)):
         for o in range(2):
-            t = T.alloc_buffer((32,), "float32", scope="local")
+            t = T.alloc_buffer((32,), dtype, scope="local")
             for i in T.vectorized(16):
-                t[o * 16 + i] = T.float32(first)
+                t[o * 16 + i] = T.Cast(dtype, T.float32(first))
             for k in range(3):
                 for i in T.vectorized(16):
                     if o * 16 + i < 20:
@@ -81,6 +81,10 @@ def test_the_greater_of_an_element_and_a_load_is_the_element_where_nothing_is_lo
     m = weft.runtime.tensor(np.zeros(32, "float32"))
     weft.build(CHOSEN, target="llvm")["f"](weft.runtime.tensor(a), m)
     np.testing.assert_array_equal(m.numpy(), np.concatenate([np.minimum(a.min(0), 9), np.full(12, 9, "float32")]))
+
+
+def test_narrow_loads_have_no_masks():
+    assert guards(extremes(-9, T.max, "float16")) == guards(extremes(-9, T.max, "uint8")) == 1
 
 
 def test_values():

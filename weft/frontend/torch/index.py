@@ -9,7 +9,8 @@ import numpy as np
 from weft import ir
 from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten
-from weft.relax import core_ops
+from weft.frontend.torch.symbols import Dim
+from weft.relax import Var, core_ops
 
 _REDUCTIONS = dict(sum="add", add="add", prod="mul", multiply="mul", mean="mean", amax="max", amin="min")
 
@@ -105,15 +106,28 @@ def _left_out(node: Node, x: Any, places: Any, axis: int, how: str) -> Any:
 
 
 def _means(node: Node, x: Any, places: Any, src: Any, axis: int) -> Any:
-    """The mean of what is written to each place; `x` where nothing is."""
-    nothing, ones = node.full(node.dims(x), 0, node.dtype), node.full(node.dims(places), 1, node.dtype)
-    total, count = (
-        node.op("scatter_elements", nothing, places, part, axis=axis, reduction="add") for part in (src, ones)
-    )
+    """The mean of what is written to each place, which is counted once where it is the same; `x` where nothing is."""
+
+    def added(shape: list[Dim], places: ir.Expr, part: ir.Expr) -> ir.Expr:
+        return node.op("scatter_elements", node.full(shape, 0, node.dtype), places, part, axis=axis, reduction="add")
+
+    total, (once, rest) = added(node.dims(x), places, src), _counted_once(node, x, places, axis)
+    count = added(rest, once, node.full(node.dims(once), 1, node.dtype))
     written = node.op("greater", count, node.scalar(0, node.dtype))
     divisor = node.op("maximum", count, node.scalar(1, node.dtype))
     name = "divide" if ir.DataType(node.dtype).is_float else "floor_divide"
     return node.op("where", written, node.op(name, total, divisor), x)
+
+
+def _counted_once(node: Node, x: ir.Expr, places: ir.Expr, axis: int) -> tuple[ir.Expr, list[Dim]]:
+    """What indices repeat, and the shape of its counts, where it is the same for all of `x` beside the axis."""
+    made, dims = node.bb.lookup_binding(places) if isinstance(places, Var) else None, node.dims(x)
+    if isinstance(made, ir.Call) and core_ops.is_op(made, "broadcast_to"):
+        given = node.dims(made.args[0])
+        alone = [i for i, n in enumerate(given) if n == 1 and i != axis]
+        if node.same(node.dims(places), [dims[i] if i in alone else n for i, n in enumerate(given)]):
+            return made.args[0], [1 if i in alone else n for i, n in enumerate(dims)]
+    return places, dims
 
 
 def _arranged(node: Node, x: Any, indices: list[Any]) -> tuple[Any, list[Any], list[int], int]:

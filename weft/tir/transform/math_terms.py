@@ -31,6 +31,11 @@ Steps = Generator[tuple[PrimExpr, str], Var, PrimExpr]
 """What a function under :func:`bound` returns: the values that it names, and what it makes of them."""
 
 
+def coefficients(text: str) -> tuple[float, ...]:
+    """A table of numbers."""
+    return tuple(map(float, text.split()))
+
+
 def number(value: float, like: PrimExpr) -> PrimExpr:
     """A floating-point constant of the type of `like`."""
     dt = DataType(like.dtype)
@@ -82,12 +87,27 @@ def fma(a: PrimExpr, b: PrimExpr, c: PrimExpr) -> PrimExpr:
     return CallIntrin(a.dtype, _OPS["fma"], (a, b, c))
 
 
+_BLOCK = 8
+"""Terms of a polynomial that wait for one another; those of further powers are summed beside them."""
+
+
 def horner(coefficients: tuple[float, ...], x: PrimExpr) -> PrimExpr:
     """``c0 + c1 x + c2 x^2 + ...``."""
+    if len(coefficients) > _BLOCK + _BLOCK // 2:
+        rest, first = coefficients[_BLOCK:], horner(coefficients[:_BLOCK], x)
+        return let(eighth_power(x), lambda p: fma(horner(rest, x), p, first), "p")
     result = number(coefficients[-1], x)
     for c in reversed(coefficients[:-1]):
         result = fma(result, x, number(c, x))
     return result
+
+
+@bound
+def eighth_power(x: PrimExpr) -> Steps:
+    """``x**8``, the power that the blocks of a long polynomial are apart."""
+    square = yield Mul(x, x), "s"
+    fourth = yield Mul(square, square), "f"
+    return Mul(fourth, fourth)
 
 
 def absolute(x: PrimExpr) -> PrimExpr:

@@ -25,7 +25,8 @@ def relax_guards(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     Only those go that say, at every store, which elements are stored; what data or a count decides has a meaning.
 
     In a vectorised loop the loads that are not keep the condition, and the store is whole: a masked one would keep the
-    loads that follow waiting, and a masked sum could not stay in a register.
+    loads that follow waiting, and a masked sum could not stay in a register. Many machines have no masks for less than
+    32 bits: what loads so keeps its condition, which LoopPartition asks once for a whole tile.
 
     Requires: No blocks; buffers with their dimensions, before CompactBuffer, which then makes room for what is stored:
         what it cannot bound keeps its conditions.
@@ -59,10 +60,12 @@ def relax_guards(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     return func.replace(body=_Relax(analyzer, _stores(func.body)).visit(func.body))
 
 
+_MASKED_BITS = 32
+"""Elements from which on machines load vectors under a mask; of narrower ones each lane would ask."""
+
+
 _Around = tuple[tuple[For, ...], tuple[ir.PrimExpr, ...]]
 """The loops and the tests around a store inside the allocation of its buffer."""
-
-
 _Stores = dict[Buffer, list[tuple[BufferStore, _Around]]]
 
 
@@ -128,8 +131,10 @@ class _Relax:
         reduction = any(isinstance(n, BufferLoad) and n.buffer is store.buffer for n in ir.walk(store.value))
         chosen = self._choice(store, of_lanes) if reduction else None
         alone = all(any(c is f for f in free) for c in of_lanes)
-        if of_lanes and (alone or chosen is not None or self._adds_zero(store, of_lanes)):
-            store = self._guarded_loads(store, of_lanes, reduction and not alone, chosen)
+        asking = self._asking(store, reduction and not alone)
+        maskable = all(ir.DataType(load.dtype).bits >= _MASKED_BITS for load in asking)
+        if of_lanes and maskable and (alone or chosen is not None or self._adds_zero(store, of_lanes)):
+            store = _guarded_loads(store, of_lanes, asking, chosen)
             kept = [c for c in kept if all(c is not x for x in of_lanes)]
         elif len(kept) == len(parts):
             return node
@@ -199,24 +204,10 @@ class _Relax:
             return None
         return own[0] if self.lanes & element & used_vars(others[0].indices) else None
 
-    def _guarded_loads(
-        self, store: BufferStore, parts: list[ir.PrimExpr], everything: bool, other: BufferLoad | None
-    ) -> BufferStore:
-        """Put a condition on each load of a stored value that needs it; what the other lanes compute is never read.
-
-        Where it fails, a load is `other`, by default 0.
-        """
-        condition = _all(parts)
-        assert condition is not None
-
-        def rule(node: ir.Node) -> Any:
-            if not isinstance(node, BufferLoad) or node.buffer in self.roomy:
-                return node
-            if not everything and self._within(node):
-                return node
-            return ir.if_then_else(condition, node, ir.const(0, node.dtype) if other is None else other)
-
-        return BufferStore(store.buffer, ir.rewrite(store.value, rule), store.indices, store.predicate, span=store.span)
+    def _asking(self, store: BufferStore, everything: bool) -> list[BufferLoad]:
+        """List the loads of a stored value that need its condition, or all that are of no scratch memory."""
+        loads = (n for n in ir.walk(store.value) if isinstance(n, BufferLoad) and n.buffer not in self.roomy)
+        return [n for n in loads if everything or not self._within(n)]
 
     def _safe(self, store: BufferStore, conditions: list[ir.PrimExpr]) -> bool:
         condition = _all(conditions)
@@ -239,6 +230,24 @@ class _Relax:
             ir.DataType(i.dtype).is_integer and self.analyzer.can_prove(i >= 0) and self.analyzer.can_prove(i < d)
             for i, d in zip(load.indices, load.buffer.shape, strict=True)
         )
+
+
+def _guarded_loads(
+    store: BufferStore, parts: list[ir.PrimExpr], asking: list[BufferLoad], other: BufferLoad | None
+) -> BufferStore:
+    """Put a condition on each load that asks for it; what the other lanes compute is never read.
+
+    Where it fails, a load is `other`, by default 0.
+    """
+    condition, loads = _all(parts), set(asking)
+    assert condition is not None
+
+    def rule(node: ir.Node) -> Any:
+        if node not in loads:
+            return node
+        return ir.if_then_else(condition, node, ir.const(0, node.dtype) if other is None else other)
+
+    return BufferStore(store.buffer, ir.rewrite(store.value, rule), store.indices, store.predicate, span=store.span)
 
 
 def _alike(pairs: set[tuple[Any, Any]], a: ir.Var, b: ir.Var) -> bool:
