@@ -27,6 +27,7 @@ from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.relax.transform import panels, phases
 from weft.relax.transform.desired_layouts import converted
 from weft.relax.transform.few_channels import FEW_CHANNELS, MOST_GROUPS_OF_WINDOWS, channels_first
+from weft.relax.transform.frames import frames_of, on_frames, on_images, volume_of
 from weft.runtime import aligned
 from weft.tir.transform import DOT_GROUPS
 from weft.topi import winograd_tile, winograd_weight
@@ -267,8 +268,12 @@ class _Layouts:
         if not names and (phased := self._phases(call, bb)) is not None:
             return phased
         args = tuple(self._operand(a, bb, vectors, ndim) for a in call.args)
+        if any(a is None for a in args):
+            return None
+        if not names and (volume := on_frames(call, args, bb)) is not None:  # type: ignore[arg-type]
+            return volume
         attrs = in_places(definition.attrs, call.attrs, _to_first(ndim), ndim)
-        return None if any(a is None for a in args) else ir.Call(call.op, args, attrs, span=call.span)  # type: ignore[arg-type]
+        return ir.Call(call.op, args, attrs, span=call.span)  # type: ignore[arg-type]
 
     def _operand(self, arg: ir.Expr, bb: BlockBuilder, vectors: bool, ndim: int) -> ir.Expr | None:
         if isinstance(arg, ir.Tuple):
@@ -308,15 +313,19 @@ def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
     groups, channels = attrs.get("groups", 1), shape[0]
     call, attrs = _with_padding(s, call)
     group, panel = s.dot_group(call), _panel(s, channels)
-    tile = _winograd_tile(s, call, weight.data.numpy()) if isinstance(weight, ir.Constant) else 0
+    images = on_images(call)
+    tile = 0 if images is None else _winograd_tile(s, images, images.args[1].data.numpy())  # type: ignore[attr-defined]
     has_last = call.args[0] in s.last
     alone = s.ends_here and not (has_last or s.machine.masks_freely)  # no neighbour has channels last
     if group == 1 and (made := channels_first(s.machine, call, has_last, alone, not tile, bb)) is not None:
         return _Kept(made.op, made.args, made.attrs, span=call.span)
-    if tile and isinstance(weight, ir.Constant):
-        new = ir.Attrs.of(padding=attrs.get("padding", 0), tile=tile, channels=channels)
-        moved = ir.constant(winograd_weight(weight.data.numpy(), tile, _panel(s, channels)))
-        return ir.Call(ir.Op.get("relax.nn.conv2d_winograd"), (s.to_last(call.args[0], bb), moved), new, span=call.span)
+    if images is not None and tile:
+        new = ir.Attrs.of(padding=images.attrs.get("padding", 0), tile=tile, channels=channels)
+        kernel: Any = images.args[1]
+        moved = ir.constant(winograd_weight(kernel.data.numpy(), tile, _panel(s, channels)))
+        data = frames_of(s.to_last(call.args[0], bb), bb)
+        made = ir.Call(ir.Op.get("relax.nn.conv2d_winograd"), (data, moved), new, span=call.span)
+        return volume_of(made, call, bb)
     if not isinstance(weight, ir.Constant) and group > 1:
         return None
     strides = np.broadcast_to(attrs.get("strides", 1), (len(sizes),))
