@@ -27,7 +27,6 @@ from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.relax.transform import panels, phases
 from weft.relax.transform.desired_layouts import converted
 from weft.relax.transform.few_channels import FEW_CHANNELS, MOST_GROUPS_OF_WINDOWS, channels_first
-from weft.relax.transform.frames import frames_of, on_frames, on_images, volume_of
 from weft.runtime import aligned
 from weft.tir.transform import DOT_GROUPS
 from weft.topi import winograd_tile, winograd_weight
@@ -268,12 +267,8 @@ class _Layouts:
         if not names and (phased := self._phases(call, bb)) is not None:
             return phased
         args = tuple(self._operand(a, bb, vectors, ndim) for a in call.args)
-        if any(a is None for a in args):
-            return None
-        if not names and (volume := on_frames(call, args, bb)) is not None:  # type: ignore[arg-type]
-            return volume
         attrs = in_places(definition.attrs, call.attrs, _to_first(ndim), ndim)
-        return ir.Call(call.op, args, attrs, span=call.span)  # type: ignore[arg-type]
+        return None if any(a is None for a in args) else ir.Call(call.op, args, attrs, span=call.span)  # type: ignore[arg-type]
 
     def _operand(self, arg: ir.Expr, bb: BlockBuilder, vectors: bool, ndim: int) -> ir.Expr | None:
         if isinstance(arg, ir.Tuple):
@@ -313,19 +308,17 @@ def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
     groups, channels = attrs.get("groups", 1), shape[0]
     call, attrs = _with_padding(s, call)
     group, panel = s.dot_group(call), _panel(s, channels)
-    images = on_images(call)
-    tile = 0 if images is None else _winograd_tile(s, images, images.args[1].data.numpy())  # type: ignore[attr-defined]
+    tile = _winograd_tile(s, call, weight.data.numpy()) if isinstance(weight, ir.Constant) else 0
     has_last = call.args[0] in s.last
     alone = s.ends_here and not (has_last or s.machine.masks_freely)  # no neighbour has channels last
     if group == 1 and (made := channels_first(s.machine, call, has_last, alone, not tile, bb)) is not None:
         return _Kept(made.op, made.args, made.attrs, span=call.span)
-    if images is not None and tile:
-        new = ir.Attrs.of(padding=images.attrs.get("padding", 0), tile=tile, channels=channels)
-        kernel: Any = images.args[1]
-        moved = ir.constant(winograd_weight(kernel.data.numpy(), tile, _panel(s, channels)))
-        data = frames_of(s.to_last(call.args[0], bb), bb)
-        made = ir.Call(ir.Op.get("relax.nn.conv2d_winograd"), (data, moved), new, span=call.span)
-        return volume_of(made, call, bb)
+    if tile and isinstance(weight, ir.Constant):
+        padding = np.resize(attrs.get("padding", 0), 2 * len(sizes)).reshape(2, -1)[:, -2:]
+        new = ir.Attrs.of(padding=tuple(padding.ravel().tolist()), tile=tile, channels=channels)
+        kernel = weight.data.numpy().reshape(channels, -1, 3, 3)
+        moved = ir.constant(winograd_weight(kernel, tile, _panel(s, channels)))
+        return ir.Call(ir.Op.get("relax.nn.conv2d_winograd"), (s.to_last(call.args[0], bb), moved), new, span=call.span)
     if not isinstance(weight, ir.Constant) and group > 1:
         return None
     strides = np.broadcast_to(attrs.get("strides", 1), (len(sizes),))
@@ -456,24 +449,24 @@ _WRITTEN_OUT = 25
 
 
 def _winograd_tile(s: _Layouts, call: ir.Call, kernel: np.ndarray) -> int:
-    """Choose the tile of Winograd's algorithm, or 0 where the convolution is none for it."""
-    attrs, ty = call.attrs, call.ty
-    if kernel.shape[2:] != (3, 3):
+    """Choose the tile of Winograd's algorithm, or 0 where the convolution is none for it, as of images or frames."""
+    attrs, ty, (o, c, *taps) = call.attrs, call.ty, kernel.shape
+    padding = np.resize(attrs.get("padding", 0), (2, len(taps)))
+    if taps[-2:] != [3, 3] or any(n != 1 for n in taps[:-2]) or padding[:, :-2].any():
         return 0
-    o, c = kernel.shape[:2]
-    plain = all(tuple(np.ravel(attrs.get(name, 1))) in ((1,), (1, 1)) for name in ("strides", "dilation"))
+    plain = all(np.all(np.ravel(attrs.get(name, 1)) == 1) for name in ("strides", "dilation"))
     if not s.winograd or not plain or attrs.get("groups", 1) != 1 or c % 16:
         return 0
     if kernel.dtype != np.float32 or not isinstance(ty, ir.TensorType) or ty.shape is None or ty.dtype != "float32":
         return 0
-    n, _, h, w = (panels.likely(d, 1 if i == 0 else panels.LIKELY_SIZE) for i, d in enumerate(ty.shape))
+    n, _, *frames = (panels.likely(d, 1) for d in ty.shape[:-2])
+    h, w = (panels.likely(d, panels.LIKELY_SIZE) for d in ty.shape[-2:])
     channels = (c, panels.round_up(o, _panel(s, o)))
     near = s.near and all(ir.as_int(d) is not None for d in ty.shape)
-    best = winograd_tile((n, h, w), channels, near, s.machine)
+    best = winograd_tile((n * prod(frames), h, w), channels, near, s.machine)
     if s.tuned is None:
         return best
-    padding = np.resize(attrs.get("padding", 0), 4).tolist()
-    about = {"convolution": [n, h, w], "channels": [c, o], "padding": padding}
+    about = {"convolution": [n * prod(frames), h, w], "channels": [c, o], "padding": padding[:, -2:].ravel().tolist()}
     return s.tuned.choose(json.dumps({**about, "panel": s.panel}), (0, 2, 4), best)
 
 
