@@ -355,10 +355,9 @@ def _winograd_infer(data: Expr, weight: Expr, padding: Any, tile: int, channels:
 
 def _winograd_ref(data: Any, u: Any, padding: Any, tile: int, channels: int) -> Any:
     b, _, a = winograd_matrices(tile)
+    rows, columns = (size + padding[i] + padding[2 + i] - 2 for i, size in enumerate(data.shape[-3:-1]))
     x = data.astype(np.float64).reshape(np.prod(data.shape[:-3], dtype=int), *data.shape[-3:])
-    x = np.pad(x, [(0, 0), *zip(padding[:2], padding[2:], strict=True), (0, 0)])
-    rows, columns = x.shape[1] - 2, x.shape[2] - 2
-    x = np.pad(x, [(0, 0), (0, -rows % tile), (0, -columns % tile), (0, 0)])
+    x = np.pad(x, [(0, 0), (padding[0], padding[2] + -rows % tile), (padding[1], padding[3] + -columns % tile), (0, 0)])
     u = np.moveaxis(u.astype(np.float64), -1, 3).reshape(*u.shape[:2], -1, u.shape[3])[:, :, :channels]
     y = np.zeros((x.shape[0], x.shape[1] - 2, x.shape[2] - 2, channels))
     for i, j in np.ndindex(y.shape[1] // tile, y.shape[2] // tile):

@@ -84,32 +84,20 @@ def weight_transform(kernel: te.Tensor, tile: int, spatial: Sequence[int], last:
     if len(set(sizes)) != 1:
         raise error.InvalidArgument("winograd: a filter has as many taps along each axis", found=str(sizes))
     g = winograd_matrices(tile, sizes[0])[1]
-    n, kept = tile + sizes[0] - 1, kernel.ndim - 2 - len(spatial)
+    n = tile + sizes[0] - 1
     channels = (kernel.ndim - 1, kernel.ndim - 2) if last else (0, 1)
     shape = [n] * len(spatial)
     shape += [kernel.shape[a] for a in range(kernel.ndim) if a not in spatial and a not in channels]
     shape += [kernel.shape[c] for c in channels]
 
     def element(*i: Any) -> Any:
-        moved, rest = i[: len(spatial)], iter(i[len(spatial) : len(spatial) + kept])
-
         def read(d: int, taps: tuple[int, ...]) -> Any:
             if d < len(spatial):
-                return _row(g, moved[d], lambda t: read(d + 1, (*taps, t)))
-            others = iter(rest_of)
-            at = [
-                taps[spatial.index(a)]
-                if a in spatial
-                else i[-2]
-                if a == channels[0]
-                else i[-1]
-                if a == channels[1]
-                else next(others)
-                for a in range(kernel.ndim)
-            ]
-            return kernel(*at)
+                return _row(g, i[d], lambda t: read(d + 1, (*taps, t)))
+            others = iter(i[len(spatial) : -2])
+            places = dict(zip((*spatial, *channels), (*taps, *i[-2:]), strict=True))
+            return kernel(*(places[a] if a in places else next(others) for a in range(kernel.ndim)))
 
-        rest_of = list(rest)
         return read(0, ())
 
     return te.compute(tuple(shape), element, name="transform_weight")
@@ -196,7 +184,6 @@ def _padded(x: Any, before: Any, extra: Any) -> Any:
     """Surround the data by zeros, as far as the last tiles reach; all images are one batch."""
     *batch, height, width, c = x.shape
     sizes = [simplify(s + ir.int64(before[i]) + extra[i]) for i, s in enumerate((height, width))]
-    shape = [simplify(prod(batch[1:], start=batch[0])), *sizes, c]
 
     def element(image: PrimExpr, y: PrimExpr, z: PrimExpr, k: PrimExpr) -> ir.PrimExpr:
         i, j, inner = y - ir.int64(before[0]), z - ir.int64(before[1]), []
@@ -206,7 +193,7 @@ def _padded(x: Any, before: Any, extra: Any) -> Any:
         inside = tir.all(i >= ir.int64(0), i < height, j >= ir.int64(0), j < width)
         return ir.if_then_else(inside, x(image, *inner, i, j, k), ir.const(0, x.dtype))
 
-    return te.compute(tuple(shape), element, name="pad")
+    return te.compute((simplify(prod(batch[1:], start=batch[0])), *sizes, c), element, name="pad")
 
 
 def _row(matrix: np.ndarray, which: Any, element: Any) -> ir.PrimExpr:

@@ -167,27 +167,6 @@ def test_groups_that_end_inside_vectors(stride):
     check("nn.conv2d", random(1, 34, 6, 5), random(22, 17, 1, 1), groups=2, strides=stride, padding=1)
 
 
-@pytest.mark.parametrize(("depth", "windows"), [(3, 0), (1, 2)])
-def test_a_block_of_volumes_is_transposed_at_both_ends_only(depth, windows):
-    """Where windows take one frame, what lies between them is computed on frames, and what came in is added there."""
-    first, second = random(64, 64, depth, 3, 3), random(64, 64, depth, 3, 3)
-    bias, padding = random(1, 64, 1, 1, 1), (depth // 2, 1, 1)
-
-    def layer(x, w, more):
-        return relax.op.nn.relu(relax.op.add(relax.op.nn.conv3d(x, relax.const(w), padding=padding), more))
-
-    mod = model(lambda x: layer(layer(x, first, relax.const(bias)), second, x), ["n", 64, "d", "h", "w"])
-    t = relax.transform
-    after = t.dead_code_elimination()(t.convert_layout()(t.normalize()(mod)))
-    names = [n.op.name for n in walk(after["main"]) if isinstance(n, Call) and isinstance(n.op, Op)]
-    assert (names.count("relax.permute_dims"), names.count("relax.nn.conv2d_winograd")) == (2, windows)
-    x = random(2, 64, 4, 7, 6)
-    found = relax.VirtualMachine(relax.build(mod, "llvm"), weft.cpu())["main"](weft.runtime.tensor(x)).numpy()
-    wanted = expected("nn.conv3d", x.astype("f8"), first.astype("f8"), bias, padding=padding)
-    wanted = expected("nn.conv3d", wanted, second.astype("f8"), x.astype("f8"), padding=padding)
-    np.testing.assert_allclose(found, wanted, atol=1e-5 * abs(wanted).max())
-
-
 def test_phases_waste_nothing_where_the_stride_divides_the_kernel():
     attrs = weft.ir.Attrs.of(strides=(2, 2), padding=(1, 1), dilation=(1, 1), output_padding=(0, 0))
     sizes, outs = ([weft.ir.int64(n) for n in s] for s in ((16, 16), (32, 32)))

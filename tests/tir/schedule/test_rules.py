@@ -313,8 +313,7 @@ def test_conv2d(case, static):
 @pytest.mark.parametrize(("batch", "size"), [(1, 6), (None, 6), (None, None)])
 def test_large_weights_stay_while_rows_and_batches_pass(batch, size):
     """Nine panels, more than a megabyte, are the outermost loop (18 halves); an unknown batch is taken to be one."""
-    h, w = (size or sym(False, 6, name) for name in "hw")
-    func = conv2d(batch or sym(False, 1), h, w, 256, 144, (3, 3), 1, 1, 16)
+    func = conv2d(batch or sym(0, 1), size or sym(0, 6, "h"), size or sym(0, 6, "w"), 256, 144, (3, 3), 1, 1, 16)
     tiles = [
         x
         for x in statements(schedule_of(func, TARGET).func.body)

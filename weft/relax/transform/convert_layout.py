@@ -316,8 +316,7 @@ def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
     if tile and isinstance(weight, ir.Constant):
         padding = np.resize(attrs.get("padding", 0), 2 * len(sizes)).reshape(2, -1)[:, -2:]
         new = ir.Attrs.of(padding=tuple(padding.ravel().tolist()), tile=tile, channels=channels)
-        kernel = weight.data.numpy().reshape(channels, -1, 3, 3)
-        moved = ir.constant(winograd_weight(kernel, tile, _panel(s, channels)))
+        moved = ir.constant(winograd_weight(weight.data.numpy().reshape(channels, -1, 3, 3), tile, _panel(s, channels)))
         return ir.Call(ir.Op.get("relax.nn.conv2d_winograd"), (s.to_last(call.args[0], bb), moved), new, span=call.span)
     if not isinstance(weight, ir.Constant) and group > 1:
         return None
