@@ -135,7 +135,7 @@ def conv2d_winograd(x: te.Tensor, u: te.Tensor, padding: Padding = 0, tile: int 
     """
     b, _, a = winograd_matrices(tile)
     *batch, height, width, c = x.shape
-    n, panel, images = tile + 2, u.shape[-1], prod(batch[1:], start=batch[0])
+    n, panel, images = tile + 2, u.shape[-1], ir.int64(1) * prod(batch)
     before, after = paddings(padding, 2)
     rows, columns = (conv_size(s, ir.int64(3), 1, 1, before[i], after[i]) for i, s in enumerate((height, width)))
     down, across = (simplify(ir.floordiv(size + ir.int64(tile - 1), ir.int64(tile))) for size in (rows, columns))
@@ -193,7 +193,7 @@ def _padded(x: Any, before: Any, extra: Any) -> Any:
         inside = tir.all(i >= ir.int64(0), i < height, j >= ir.int64(0), j < width)
         return ir.if_then_else(inside, x(image, *inner, i, j, k), ir.const(0, x.dtype))
 
-    return te.compute((simplify(prod(batch[1:], start=batch[0])), *sizes, c), element, name="pad")
+    return te.compute((simplify(ir.int64(1) * prod(batch)), *sizes, c), element, name="pad")
 
 
 def _row(matrix: np.ndarray, which: Any, element: Any) -> ir.PrimExpr:
