@@ -340,31 +340,31 @@ for _rank in (1, 2, 3):
 
 def _winograd_infer(data: Expr, weight: Expr, padding: Any, tile: int, channels: int) -> TensorType:
     name = "nn.conv2d_winograd"
-    x, w = tensor_arg(name, "data", data, ndim=4), tensor_arg(name, "weight", weight, ndim=5)
+    x, w = tensor_arg(name, "data", data, min_ndim=4), tensor_arg(name, "weight", weight, ndim=5)
     dtype = same_dtype(name, data, weight)
     if x.shape is None or w.shape is None:
-        return TensorType(None, dtype, 4)
+        return TensorType(None, dtype, x.ndim)
     demand_equal(f"{name}: channels of 'data'", x.shape[-1], w.shape[-2], data.span)
     for i in range(2):
         demand_equal(f"{name}: dimension {i} of 'weight'", w.shape[i], tile + 2, data.span)
     demand_at_least(f"{name}: output channels in 'weight'", w.shape[2] * w.shape[4], channels, data.span)
-    outs = [conv_size(x.shape[1 + i], int64(3), 1, 1, padding[i], padding[2 + i]) for i in range(2)]
+    outs = [conv_size(x.shape[i - 3], int64(3), 1, 1, padding[i], padding[2 + i]) for i in range(2)]
     _demand_sizes(name, outs, data)
-    return TensorType(conv_shape(x.shape, outs, int64(channels), True), dtype, 4)
+    return TensorType((*x.shape[:-3], *outs, int64(channels)), dtype, x.ndim)
 
 
 def _winograd_ref(data: Any, u: Any, padding: Any, tile: int, channels: int) -> Any:
     b, _, a = winograd_matrices(tile)
-    x = np.pad(data.astype(np.float64), [(0, 0), *zip(padding[:2], padding[2:], strict=True), (0, 0)])
-    rows, columns = x.shape[1] - 2, x.shape[2] - 2
-    x = np.pad(x, [(0, 0), (0, -rows % tile), (0, -columns % tile), (0, 0)])
+    rows, columns = (size + padding[i] + padding[2 + i] - 2 for i, size in enumerate(data.shape[-3:-1]))
+    x = data.astype(np.float64).reshape(np.prod(data.shape[:-3], dtype=int), *data.shape[-3:])
+    x = np.pad(x, [(0, 0), (padding[0], padding[2] + -rows % tile), (padding[1], padding[3] + -columns % tile), (0, 0)])
     u = np.moveaxis(u.astype(np.float64), -1, 3).reshape(*u.shape[:2], -1, u.shape[3])[:, :, :channels]
     y = np.zeros((x.shape[0], x.shape[1] - 2, x.shape[2] - 2, channels))
     for i, j in np.ndindex(y.shape[1] // tile, y.shape[2] // tile):
         d = x[:, i * tile : i * tile + tile + 2, j * tile : j * tile + tile + 2]
         m = np.einsum("naec,aeoc->naeo", _rows(b, _rows(b, d, 1), 2), u)
         y[:, i * tile : (i + 1) * tile, j * tile : (j + 1) * tile] = _rows(a, _rows(a, m, 1), 2)
-    return y[:, :rows, :columns].astype(data.dtype)
+    return y[:, :rows, :columns].reshape(*data.shape[:-3], rows, columns, channels).astype(data.dtype)
 
 
 def _rows(matrix: Any, x: Any, axis: int) -> Any:
@@ -382,5 +382,5 @@ declare(
     reference=_winograd_ref,
     fusion=Fusion.ANCHOR,
     rtol=1e-3,
-    doc="3x3 convolution of channels-last data by Winograd's algorithm, with weights from ``topi.winograd_weight``.",
+    doc="3x3 convolution of channels-last images by Winograd's algorithm, with weights from ``topi.winograd_weight``.",
 )

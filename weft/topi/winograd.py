@@ -10,6 +10,7 @@ Source: A. Lavin and S. Gray, Fast Algorithms for Convolutional Neural Networks,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -83,32 +84,20 @@ def weight_transform(kernel: te.Tensor, tile: int, spatial: Sequence[int], last:
     if len(set(sizes)) != 1:
         raise error.InvalidArgument("winograd: a filter has as many taps along each axis", found=str(sizes))
     g = winograd_matrices(tile, sizes[0])[1]
-    n, kept = tile + sizes[0] - 1, kernel.ndim - 2 - len(spatial)
+    n = tile + sizes[0] - 1
     channels = (kernel.ndim - 1, kernel.ndim - 2) if last else (0, 1)
     shape = [n] * len(spatial)
     shape += [kernel.shape[a] for a in range(kernel.ndim) if a not in spatial and a not in channels]
     shape += [kernel.shape[c] for c in channels]
 
     def element(*i: Any) -> Any:
-        moved, rest = i[: len(spatial)], iter(i[len(spatial) : len(spatial) + kept])
-
         def read(d: int, taps: tuple[int, ...]) -> Any:
             if d < len(spatial):
-                return _row(g, moved[d], lambda t: read(d + 1, (*taps, t)))
-            others = iter(rest_of)
-            at = [
-                taps[spatial.index(a)]
-                if a in spatial
-                else i[-2]
-                if a == channels[0]
-                else i[-1]
-                if a == channels[1]
-                else next(others)
-                for a in range(kernel.ndim)
-            ]
-            return kernel(*at)
+                return _row(g, i[d], lambda t: read(d + 1, (*taps, t)))
+            others = iter(i[len(spatial) : -2])
+            places = dict(zip((*spatial, *channels), (*taps, *i[-2:]), strict=True))
+            return kernel(*(places[a] if a in places else next(others) for a in range(kernel.ndim)))
 
-        rest_of = list(rest)
         return read(0, ())
 
     return te.compute(tuple(shape), element, name="transform_weight")
@@ -140,18 +129,19 @@ def conv2d_winograd(x: te.Tensor, u: te.Tensor, padding: Padding = 0, tile: int 
     Parameters
     ----------
     x : Tensor
-        (n, h, w, c), floating point.
+        (n, ..., h, w, c), floating point: images in a batch of any number of dimensions.
     u : Tensor
         (tile + 2, tile + 2, ceil(channels / panel), c, panel).
     """
     b, _, a = winograd_matrices(tile)
-    n, batch, c, panel = tile + 2, x.shape[0], x.shape[3], u.shape[-1]
+    *batch, height, width, c = x.shape
+    n, panel, images = tile + 2, u.shape[-1], ir.int64(1) * prod(batch)
     before, after = paddings(padding, 2)
-    rows, columns = (conv_size(x.shape[1 + i], ir.int64(3), 1, 1, before[i], after[i]) for i in range(2))
+    rows, columns = (conv_size(s, ir.int64(3), 1, 1, before[i], after[i]) for i, s in enumerate((height, width)))
     down, across = (simplify(ir.floordiv(size + ir.int64(tile - 1), ir.int64(tile))) for size in (rows, columns))
-    tiles = simplify(batch * down * across)
+    tiles = simplify(images * down * across)
     reach = [simplify(down * ir.int64(tile) + ir.int64(2)), simplify(across * ir.int64(tile) + ir.int64(2))]
-    extra = [simplify(r - s - ir.int64(p)) for r, s, p in zip(reach, x.shape[1:3], before, strict=True)]
+    extra = [simplify(r - s - ir.int64(p)) for r, s, p in zip(reach, (height, width), before, strict=True)]
     padded = _padded(x, before, extra)
 
     def data(i: PrimExpr, s: Any, p: Any, k: PrimExpr) -> ir.PrimExpr:
@@ -180,24 +170,30 @@ def conv2d_winograd(x: te.Tensor, u: te.Tensor, padding: Padding = 0, tile: int 
     )
     t = ir.int64(tile)
 
-    def output(image: PrimExpr, y: PrimExpr, z: PrimExpr, o: PrimExpr) -> ir.PrimExpr:
+    def output(image: PrimExpr, *at: PrimExpr) -> ir.PrimExpr:
+        *inner, y, z, o = at
+        for size, i in zip(batch[1:], inner, strict=True):
+            image = image * size + i
         place = (image * down + ir.floordiv(y, t)) * across + ir.floordiv(z, t)
         return _row(a, ir.floormod(z, t), lambda s: sums(ir.floormod(y, t), ir.int64(s), place, o))
 
-    return te.compute((batch, rows, columns, ir.int64(channels)), output, name="winograd_outputs")
+    return te.compute((*batch, rows, columns, ir.int64(channels)), output, name="winograd_outputs")
 
 
 def _padded(x: Any, before: Any, extra: Any) -> Any:
-    """Surround the data by zeros, as far as the last tiles reach."""
-    fill = ir.const(0, x.dtype)
-    shape = [x.shape[0], *(simplify(x.shape[1 + i] + ir.int64(before[i]) + extra[i]) for i in range(2)), x.shape[3]]
+    """Surround the data by zeros, as far as the last tiles reach; all images are one batch."""
+    *batch, height, width, c = x.shape
+    sizes = [simplify(s + ir.int64(before[i]) + extra[i]) for i, s in enumerate((height, width))]
 
     def element(image: PrimExpr, y: PrimExpr, z: PrimExpr, k: PrimExpr) -> ir.PrimExpr:
-        i, j = y - ir.int64(before[0]), z - ir.int64(before[1])
-        inside = tir.all(i >= ir.int64(0), i < x.shape[1], j >= ir.int64(0), j < x.shape[2])
-        return ir.if_then_else(inside, x(image, i, j, k), fill)
+        i, j, inner = y - ir.int64(before[0]), z - ir.int64(before[1]), []
+        for size in reversed(batch[1:]):
+            inner.insert(0, ir.floormod(image, size))
+            image = ir.floordiv(image, size)
+        inside = tir.all(i >= ir.int64(0), i < height, j >= ir.int64(0), j < width)
+        return ir.if_then_else(inside, x(image, *inner, i, j, k), ir.const(0, x.dtype))
 
-    return te.compute(tuple(shape), element, name="pad")
+    return te.compute((simplify(ir.int64(1) * prod(batch)), *sizes, c), element, name="pad")
 
 
 def _row(matrix: np.ndarray, which: Any, element: Any) -> ir.PrimExpr:

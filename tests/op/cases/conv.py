@@ -148,7 +148,7 @@ def _transpose3d(s: Sizes) -> Case | None:
 def _winograd(s: Sizes) -> Case:
     # random numbers in the place of transformed weights: sums of some thousands cancel
     near = {"rtol": 1e-3, "atol": 2e-2}
-    return call(s.real(s.a, s.b, s.c, 16), s.real(6, 6, 1, 16, 32), padding=(1, 1), tile=4, channels=32, **near)
+    return call(s.real(s.a, 3, s.b, s.c, 16), s.real(6, 6, 1, 16, 32), padding=(1, 1), tile=4, channels=32, **near)
 
 
 @cases("nn.conv2d_winograd", when=lambda s: min(s.b, s.c) > 2)

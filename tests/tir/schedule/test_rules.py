@@ -310,10 +310,10 @@ def test_conv2d(case, static):
         assert refusals(func, TARGET) == []
 
 
-@pytest.mark.parametrize("batch", [1, None])
-def test_large_weights_stay_while_rows_and_batches_pass(batch):
-    """Seven panels, a megabyte in all, are the outermost loop (14 halves); an unknown batch is taken to be one."""
-    func = conv2d(batch or sym(False, 1), 6, 6, 256, 112, (3, 3), 1, 1, 16)
+@pytest.mark.parametrize(("batch", "size"), [(1, 6), (None, 6), (None, None)])
+def test_large_weights_stay_while_rows_and_batches_pass(batch, size):
+    """Nine panels, more than a megabyte, are the outermost loop (18 halves); an unknown batch is taken to be one."""
+    func = conv2d(batch or sym(0, 1), size or sym(0, 6, "h"), size or sym(0, 6, "w"), 256, 144, (3, 3), 1, 1, 16)
     tiles = [
         x
         for x in statements(schedule_of(func, TARGET).func.body)
@@ -321,7 +321,7 @@ def test_large_weights_stay_while_rows_and_batches_pass(batch):
     ]
     assert tiles
     for x in tiles:
-        inner = [n for n in walk(x.iter_values[-1]) if isinstance(n, FloorMod) and as_int(n.b) in (7, 14)]
+        inner = [n for n in walk(x.iter_values[-1]) if isinstance(n, FloorMod) and as_int(n.b) in (9, 18)]
         assert not inner, "panels would change before rows do"
 
 

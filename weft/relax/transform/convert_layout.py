@@ -314,8 +314,9 @@ def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
     if group == 1 and (made := channels_first(s.machine, call, has_last, alone, not tile, bb)) is not None:
         return _Kept(made.op, made.args, made.attrs, span=call.span)
     if tile and isinstance(weight, ir.Constant):
-        new = ir.Attrs.of(padding=attrs.get("padding", 0), tile=tile, channels=channels)
-        moved = ir.constant(winograd_weight(weight.data.numpy(), tile, _panel(s, channels)))
+        padding = np.resize(attrs.get("padding", 0), 2 * len(sizes)).reshape(2, -1)[:, -2:]
+        new = ir.Attrs.of(padding=tuple(padding.ravel().tolist()), tile=tile, channels=channels)
+        moved = ir.constant(winograd_weight(weight.data.numpy().reshape(channels, -1, 3, 3), tile, _panel(s, channels)))
         return ir.Call(ir.Op.get("relax.nn.conv2d_winograd"), (s.to_last(call.args[0], bb), moved), new, span=call.span)
     if not isinstance(weight, ir.Constant) and group > 1:
         return None
@@ -447,24 +448,24 @@ _WRITTEN_OUT = 25
 
 
 def _winograd_tile(s: _Layouts, call: ir.Call, kernel: np.ndarray) -> int:
-    """Choose the tile of Winograd's algorithm, or 0 where the convolution is none for it."""
-    attrs, ty = call.attrs, call.ty
-    if kernel.shape[2:] != (3, 3):
+    """Choose the tile of Winograd's algorithm, or 0 where the convolution is none for it, as of images or frames."""
+    attrs, ty, (o, c, *taps) = call.attrs, call.ty, kernel.shape
+    padding = np.resize(attrs.get("padding", 0), (2, len(taps)))
+    if taps[-2:] != [3, 3] or any(n != 1 for n in taps[:-2]) or padding[:, :-2].any():
         return 0
-    o, c = kernel.shape[:2]
-    plain = all(tuple(np.ravel(attrs.get(name, 1))) in ((1,), (1, 1)) for name in ("strides", "dilation"))
+    plain = all(np.all(np.ravel(attrs.get(name, 1)) == 1) for name in ("strides", "dilation"))
     if not s.winograd or not plain or attrs.get("groups", 1) != 1 or c % 16:
         return 0
     if kernel.dtype != np.float32 or not isinstance(ty, ir.TensorType) or ty.shape is None or ty.dtype != "float32":
         return 0
-    n, _, h, w = (panels.likely(d, 1 if i == 0 else panels.LIKELY_SIZE) for i, d in enumerate(ty.shape))
+    n, _, *frames = (panels.likely(d, 1) for d in ty.shape[:-2])
+    h, w = (panels.likely(d, panels.LIKELY_SIZE) for d in ty.shape[-2:])
     channels = (c, panels.round_up(o, _panel(s, o)))
     near = s.near and all(ir.as_int(d) is not None for d in ty.shape)
-    best = winograd_tile((n, h, w), channels, near, s.machine)
+    best = winograd_tile((n * prod(frames), h, w), channels, near, s.machine)
     if s.tuned is None:
         return best
-    padding = np.resize(attrs.get("padding", 0), 4).tolist()
-    about = {"convolution": [n, h, w], "channels": [c, o], "padding": padding}
+    about = {"convolution": [n * prod(frames), h, w], "channels": [c, o], "padding": padding[:, -2:].ravel().tolist()}
     return s.tuned.choose(json.dumps({**about, "panel": s.panel}), (0, 2, 4), best)
 
 

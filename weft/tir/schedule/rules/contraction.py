@@ -23,6 +23,7 @@ from weft.tir.schedule.rules.context import RuleContext
 from weft.tir.schedule.rules.epilogue import attach_epilogue, loop_over
 from weft.tir.schedule.rules.panels import pack_near, pack_panels
 from weft.tir.schedule.rules.tile import (
+    LIKELY_SIZE,
     Problem,
     RowPart,
     Tile,
@@ -176,18 +177,15 @@ class _Product:
         """Whether to walk panels outside of all else: when the second operand is larger than what all rows read.
 
         Otherwise the whole of it would come from far for each of the outer rows. A batch of unknown size is taken to be
-        one: that of most requests.
+        one, that of most requests; other unknown sizes are likely ones.
         """
-        sizes = [[as_int(d) for d in x.buffer.shape] for x in (self.c.a, self.c.b)]
-        if len(sizes[0]) > 2 and sizes[0][0] is None:
-            sizes[0][0] = 1
-        if self.c.batch or any(None in s for s in sizes):
+        a, b = ([as_int(d) for d in x.buffer.shape] for x in (self.c.a, self.c.b))
+        if self.c.batch or None in b:
             return False
-        a, b = (
-            prod(n or 0 for n in s) * DataType(x.dtype).itemsize
-            for s, x in zip(sizes, (self.c.a, self.c.b), strict=True)
-        )
-        return a <= b
+        if len(a) > 2 and a[0] is None:
+            a[0] = 1
+        read = prod(LIKELY_SIZE if n is None else n for n in a) * DataType(self.c.a.dtype).itemsize
+        return read <= prod(n or 0 for n in b) * DataType(self.c.b.dtype).itemsize
 
     def _require_fit(self, rows: PrimExpr, columns: PrimExpr) -> None:
         """Refuse what other rules compute better."""

@@ -226,12 +226,12 @@ def n_tiles(part: RowPart) -> float:
     return inf if length is None else length / part.rows
 
 
-_FAR_TAPS, _LIKELY_SIZE = 8, 32
+_FAR_TAPS, LIKELY_SIZE = 8, 32
 """The part of a row that taps are apart from which on whole tiles read padding, and a row's length if it is unknown."""
 
 
 def reads_far(c: Contraction, extents: Mapping[Var, PrimExpr], analyzer: Analyzer) -> bool:
     """Whether windows reach so far that whole tiles read nothing but padding of some of their taps."""
     moves = [(i, v, o) for i in c.a.indices for v in c.reduce for o in c.rows if {v, o} <= used_vars(i)]
-    apart = [(index_step(i, v, analyzer) or 0, as_int(extents[o]) or _LIKELY_SIZE) for i, v, o in moves]
+    apart = [(index_step(i, v, analyzer) or 0, as_int(extents[o]) or LIKELY_SIZE) for i, v, o in moves]
     return any(step > 1 and _FAR_TAPS * step >= n for step, n in apart)
