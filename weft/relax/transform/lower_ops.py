@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from weft import error, ir, op, te
+from weft.arith.context import structural_key
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import CORE_OPS, call_tir, is_op
 from weft.relax.effects import mutable_variables
@@ -252,14 +253,16 @@ class _Legalizer:
             steps.append(_Step(definition.lower, args, call.attrs, int(fusion), call.op.name.removeprefix("relax.")))
         out_types = _tensor_types(origin)
         in_place = _inplace_inputs(inputs.exprs, out_types[0])
-        key = (in_place, *((s.lower, s.pattern, inputs.key(s.args), _key(s.attrs.pairs)) for s in steps))
+        key = (in_place, *((s.lower, s.pattern, inputs.key(s.args), structural_key(s.attrs.pairs)) for s in steps))
         made = self.lowered.get(key)
         if made is None:
             made = self.lowered[key] = self.kernel(steps, inputs.tensors, in_place, name)
         gvar, extra = made
         return call_tir(gvar, inputs.exprs, out_types, [inputs.sizes.values.get(v, v) for v in extra] or None)
 
-    def sizes(self, calls: list[tuple[Any, ir.Call]], env: dict[ir.Expr, ir.Expr], *, apart: bool) -> KernelSizes:
+    def sizes(
+        self, calls: Sequence[tuple[ir.Expr, ir.Call]], env: dict[ir.Expr, ir.Expr], *, apart: bool
+    ) -> KernelSizes:
         """Tell what the sizes of a kernel's operands are in it."""
         made = {var for var, _ in calls}
         operands = [env.get(a, a) for _, call in calls for a in call.args if a not in made]
@@ -356,19 +359,6 @@ def _given(arg: Any, results: list[Any]) -> Any:
     return tuple(_given(a, results) for a in arg) if type(arg) is tuple else arg
 
 
-def _key(value: Any) -> Any:
-    """What is equal for equal values; numbers of two types differ, and both zeros; variables are themselves."""
-    if isinstance(value, (tuple, list)):
-        return tuple(_key(v) for v in value)
-    if isinstance(value, float):
-        return value.hex()
-    if isinstance(value, ir.PrimExpr) and not isinstance(value, ir.Var):
-        fields = (_key(getattr(value, f)) for f in type(value).__struct_fields__ if f != "span")
-        return (type(value), *fields)
-    plain = value is None or isinstance(value, (str, int, ir.Var, ir.Op))
-    return (type(value), value) if plain else object()  # anything else is equal to nothing
-
-
 class _Inputs:
     """The tensor arguments met so far, as te placeholders."""
 
@@ -419,7 +409,7 @@ class _Inputs:
             )
         shape = self.sizes.within(ty.shape)
         tensor = placeholder(shape, ty.dtype, name=f"p{len(self.tensors)}")
-        self.about[tensor] = (len(self.tensors), isinstance(arg, ir.Constant), ty.dtype, _key(shape))
+        self.about[tensor] = (len(self.tensors), isinstance(arg, ir.Constant), ty.dtype, structural_key(shape))
         self.exprs.append(arg)
         self.tensors.append(tensor)
         return tensor
@@ -428,7 +418,7 @@ class _Inputs:
         """What is equal for arguments of :meth:`to_te` that are lowered alike."""
         if type(arg) in (tuple, list):
             return tuple(self.key(a) for a in arg)
-        return self.about[arg] if isinstance(arg, te.Tensor) else _key(arg)
+        return self.about[arg] if isinstance(arg, te.Tensor) else structural_key(arg)
 
 
 def _scalar_constant(arg: ir.Constant) -> te.Tensor:
