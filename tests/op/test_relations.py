@@ -270,6 +270,25 @@ def test_dimensions_that_differ_by_a_number_are_refused_at_once() -> None:
         relax.BlockBuilder().normalize(make_call("nn.conv1d")(x, w, groups=6))
 
 
+def test_what_is_checked_is_not_proved_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one size that many operators demand one proof is tried, and none of indices of which nothing is known."""
+    proved: list[ir.PrimExpr] = []
+    prove = arith.Analyzer.can_prove_equal
+    monkeypatch.setattr(arith.Analyzer, "can_prove_equal", lambda self, a, b: proved.append(a) or prove(self, a, b))
+    indices = relax.Var("i", ir.tensor_type((ir.SizeVar("k", "int64"),), "int64"))
+
+    def program(x: relax.Var, i: relax.Var) -> ir.Expr:
+        m = x.ty.shape[0]
+        return relax.Tuple([relax.op.take(x, i), *(relax.op.reshape(x, (m // 4, 4)) for _ in range(9))])
+
+    mod = model(program, ("m",), indices)
+    proved.clear()
+    checked = relax.transform.check_relations()(mod)["main"]
+    assert len(proved) == 1
+    names = [b.var.name_hint for block in checked.body.blocks for b in block.bindings]
+    assert sum(name.startswith("check") for name in names) == 3
+
+
 def test_a_chain_of_sums_chooses_its_size_once():
     n, m, k = (ir.Var(v, "int64") for v in "nmk")
     x, y, z = ((d,) for d in (n, m, k))

@@ -280,8 +280,11 @@ class Analyzer:
 
     def _add_one_fact(self, p: Poly) -> None:
         cx = self.context
+        atoms = atoms_of(p)
+        if atoms and all(p in cx.facts.get(atom, ()) for atom in atoms):
+            return
         cx.untried.append(p)
-        for atom in atoms_of(p):
+        for atom in atoms:
             cx.facts[atom] = (*cx.facts.get(atom, ()), p)
         terms = [(m, c) for m, c in p.items() if m]
         if len(terms) == 1 and len(terms[0][0]) == 1:

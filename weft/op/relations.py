@@ -80,8 +80,9 @@ def _demand(what: str, found: Any, expected: Any, where: Any, kind: str) -> None
         if f != e:
             raise refused(Relation(what, as_expr(found), as_expr(expected), where, kind))
         return
-    if (apart := as_int(arith.Analyzer().simplify(_int64(found) - _int64(expected)))) is not None:
-        if apart:  # they differ by a number, whatever the variables are
+    least, most = arith.Analyzer().const_int_bound(_int64(found) - _int64(expected))
+    if least == most:
+        if least:  # they differ by a number, whatever the variables are
             raise refused(Relation(what, as_expr(found), as_expr(expected), where, kind))
     elif collected is not None:
         collected.append(Relation(what, _int64(found), _int64(expected), where, kind))

@@ -35,6 +35,32 @@ def test_equal_operators_are_lowered_once(monkeypatch):
     assert len(made) == 1
 
 
+def test_operators_on_sizes_that_are_computed_share_a_kernel():
+    """Rows of half, a third and all of a tensor; those of two sizes that belong together keep what they have."""
+
+    def outputs(x):
+        n = x.ty.shape[0]
+        parts = [R.strided_slice(x, [0], [0], [size]) for size in (n // 2, n // 3, n)]
+        rows = [R.nn.softmax(p) for p in parts]
+        wide = [R.broadcast_to(R.sum(x, [0], keepdims=True), (size, 4)) for size in (n * 4, n // 2 - 1, n // 5)]
+        return relax.Tuple([*rows, *wide, R.strided_slice(R.nn.pad(x, (0, 2, 0, 0)), [0], [n // 2], [n // 2 + 1])])
+
+    mod = model(outputs, ("n", 4))
+    names = kernels(mod)
+    assert sum(name.startswith("nn_softmax") for name in names) == 1
+    assert sum(name.startswith("broadcast_to") for name in names) == 1
+    vm = relax.VirtualMachine(relax.build(mod, "llvm"), "cpu")
+    for n in (2, 5, 33):
+        x = np.random.default_rng(n).standard_normal((n, 4), np.float32)
+        *found, row = [y.numpy() for y in vm["main"](x)]
+        e = np.exp(x.astype("float64"))
+        for size, y in zip((n // 2, n // 3, n), found[:3], strict=True):
+            np.testing.assert_allclose(y, (e / e.sum(1, keepdims=True))[:size], rtol=1e-6)
+        for size, y in zip((n * 4, n // 2 - 1, n // 5), found[3:], strict=True):
+            np.testing.assert_allclose(y, np.broadcast_to(x.astype("float64").sum(0), (size, 4)), rtol=1e-4, atol=1e-6)
+        np.testing.assert_array_equal(row, x[n // 2 : n // 2 + 1])
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import arith, error, ir, op
+from weft.arith.context import structural_key
 from weft.op.relations import IndexRange, Relation, collect_relations, demand_at_least, demand_at_most, refused
 from weft.relax.core_ops import CORE_OPS, index_bounds, is_op
 from weft.relax.expr import BindingBlock, DataflowBlock, MatchCast, SeqExpr
@@ -83,6 +85,7 @@ class _Checker:
         self.first: list[MatchCast] = []
         self.ranges: list[IndexRange] = []
         self.bounds: dict[tuple[ir.Expr, int, int | None], tuple[ir.Var, ...]] = {}
+        self.held: set[Hashable] = set()  # relations that were proved or are checked
         self.given: set[ir.Var] = set()
         for p in func.params:
             self.given.update(v for d in _dims(p.ty) for v in ir.find(d, ir.Var))
@@ -153,13 +156,17 @@ class _Checker:
         if a is not b:
             self.facts.enter_context(self.analyzer.constraint_scope(ir.equal(a, b)))
 
-    def _relation(self, r: Relation, inside: bool, place: str, bb: BlockBuilder) -> None:
-        if self.analyzer.can_prove_equal(r.found, r.expected):
+    def _relation(self, r: Relation, inside: bool, place: str, bb: BlockBuilder, unknown: bool = False) -> None:
+        """Prove, refute or check a relation; an `unknown` one is of what nothing can be proved about."""
+        key = structural_key((r.found, r.expected))
+        if key in self.held or (not unknown and self.analyzer.can_prove_equal(r.found, r.expected)):
+            self.held.add(key)
             return
         found, expected = (self.analyzer.simplify(e) for e in (r.found, r.expected))
-        if self.analyzer.can_prove(ir.equal(found, expected)):
+        if not unknown and self.analyzer.can_prove(ir.equal(found, expected)):
+            self.held.add(key)
             return
-        if not inside and (
+        if not (inside or unknown) and (
             self.analyzer.can_prove_less(found, expected) or self.analyzer.can_prove_less(expected, found)
         ):
             raise refused(Relation(r.what, found, expected, r.where or place, r.kind))
@@ -175,6 +182,7 @@ class _Checker:
             bb.match_cast(ir.shape_expr((found,)), ir.ShapeType((expected,), 1), "check")
         bb.span = outer
         if not inside:
+            self.held.add(key)
             self._assume(found, expected)
 
     def _indices(self, r: IndexRange, binding: Binding, place: str, bb: BlockBuilder) -> None:
@@ -189,7 +197,8 @@ class _Checker:
             bounds: Any = _bounds(values if r.but is None else values[values != r.but], n)
         else:
             bounds = self.bounds.get((r.indices, n, r.but))
-        if bounds is None:
+        fresh = bounds is None
+        if fresh:
             bounds = tuple(ir.Var(f"{end}_index", "int64") for _ in range(n) for end in ("least", "greatest"))
             bb.match_cast(bb.emit(index_bounds(_without(r, bb), n), "bounds"), ir.ShapeType(bounds, 2 * n), "bounds")
             if not inside:
@@ -201,7 +210,7 @@ class _Checker:
                 demand_at_most(what, bounds[2 * i + 1], high - 1, place, "IndexOutOfRange")
         for relation in relations:
             assert isinstance(relation, Relation)
-            self._relation(relation, inside, place, bb)
+            self._relation(relation, inside, place, bb, unknown=fresh)
 
     def _same(self, a: IndexRange, b: IndexRange) -> bool:
         return (

@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from weft import error, ir, op, te
+from weft.arith.context import structural_key
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import CORE_OPS, call_tir, is_op
 from weft.relax.effects import mutable_variables
@@ -20,6 +21,7 @@ from weft.relax.rewriter import replace_value, rewrite_bindings
 from weft.relax.te_bridge import fresh_output, undefined_vars
 from weft.relax.transform.alike_groups import Place, numbers_apart
 from weft.relax.transform.call_sites import used_as_values
+from weft.relax.transform.kernel_sizes import KernelSizes, SizePool
 from weft.relax.transform.legalize_dynamic import lower_dynamic_strided_slice
 from weft.target import Target
 from weft.te import compute, kernel_of_stages, placeholder
@@ -187,6 +189,7 @@ class _Legalizer:
         primitive = {v.name_hint for v, f in mod.items() if _is_kernel(f)}
         self.kernels = primitive - used_as_values(mod) if primitive else primitive
         self.apart = numbers_apart(mod, self.kernels)
+        self.pool = SizePool()
 
     def rule(self, binding: Binding, value: ir.Expr, _bb: BlockBuilder) -> ir.Expr | None:
         if not isinstance(value, ir.Call):
@@ -236,25 +239,46 @@ class _Legalizer:
         given: dict[Place, ir.Constant],
     ) -> ir.Expr:
         """Lower calls, the last of which is the result, to one ``call_tir``, taking the numbers at `given` places."""
-        inputs = _Inputs(env)
         produced: dict[ir.Expr, Any] = {}
         steps: list[_Step] = []
+        definitions = [op.get_op_def(call.op) for _, call in calls]  # type: ignore[arg-type]
+        kinds = [d.fusion(c) if callable(d.fusion) else d.fusion for d, (_, c) in zip(definitions, calls, strict=True)]
+        inputs = _Inputs(env, self.sizes(calls, env, apart=max(kinds) <= op.Fusion.BROADCAST))
         for n, (var, call) in enumerate(calls):
             assert isinstance(call.op, ir.Op)
-            definition = op.get_op_def(call.op)
+            definition, fusion = definitions[n], kinds[n]
             assert definition.lower is not None
-            fusion = definition.fusion(call) if callable(definition.fusion) else definition.fusion
             args = [inputs.to_te(given.get((n, i), a), produced, (n, i) in given) for i, a in enumerate(call.args)]
             produced[var] = _Result(len(steps))
             steps.append(_Step(definition.lower, args, call.attrs, int(fusion), call.op.name.removeprefix("relax.")))
         out_types = _tensor_types(origin)
         in_place = _inplace_inputs(inputs.exprs, out_types[0])
-        key = (in_place, *((s.lower, s.pattern, inputs.key(s.args), _key(s.attrs.pairs)) for s in steps))
+        key = (in_place, *((s.lower, s.pattern, inputs.key(s.args), structural_key(s.attrs.pairs)) for s in steps))
         made = self.lowered.get(key)
         if made is None:
             made = self.lowered[key] = self.kernel(steps, inputs.tensors, in_place, name)
         gvar, extra = made
-        return call_tir(gvar, inputs.exprs, out_types, extra or None)
+        return call_tir(gvar, inputs.exprs, out_types, [inputs.sizes.values.get(v, v) for v in extra] or None)
+
+    def sizes(
+        self, calls: Sequence[tuple[ir.Expr, ir.Call]], env: dict[ir.Expr, ir.Expr], *, apart: bool
+    ) -> KernelSizes:
+        """Tell what the sizes of a kernel's operands are in it."""
+        made = {var for var, _ in calls}
+        operands = [env.get(a, a) for _, call in calls for a in call.args if a not in made]
+        besides = ir.find(tuple(call.attrs for _, call in calls), ir.Var)
+        shapes: list[Sequence[ir.PrimExpr]] = []
+        while operands:
+            arg = operands.pop(0)
+            if isinstance(arg, ir.Tuple):
+                operands[:0] = [env.get(a, a) for a in arg.fields if a not in made]
+            elif isinstance(arg, ir.ShapeExpr):
+                shapes.append(arg.values)
+            elif isinstance(arg.ty, (ir.TensorType, ir.TupleType, ir.ShapeType)):
+                shapes += _shapes(arg.ty)
+            else:
+                besides += ir.find((arg, arg.ty), ir.Var)
+        return KernelSizes(self.pool, shapes, besides, apart=apart)
 
     def kernel(
         self, steps: Sequence[_Step], tensors: list[te.Tensor], in_place: tuple[int, ...], name: str
@@ -335,24 +359,11 @@ def _given(arg: Any, results: list[Any]) -> Any:
     return tuple(_given(a, results) for a in arg) if type(arg) is tuple else arg
 
 
-def _key(value: Any) -> Any:
-    """What is equal for equal values; numbers of two types differ, and both zeros; variables are themselves."""
-    if isinstance(value, (tuple, list)):
-        return tuple(_key(v) for v in value)
-    if isinstance(value, float):
-        return value.hex()
-    if isinstance(value, ir.PrimExpr) and not isinstance(value, ir.Var):
-        fields = (_key(getattr(value, f)) for f in type(value).__struct_fields__ if f != "span")
-        return (type(value), *fields)
-    plain = value is None or isinstance(value, (str, int, ir.Var, ir.Op))
-    return (type(value), value) if plain else object()  # anything else is equal to nothing
-
-
 class _Inputs:
     """The tensor arguments met so far, as te placeholders."""
 
-    def __init__(self, env: dict[ir.Expr, ir.Expr]) -> None:
-        self.env = env
+    def __init__(self, env: dict[ir.Expr, ir.Expr], sizes: KernelSizes) -> None:
+        self.env, self.sizes = env, sizes
         self.about: dict[te.Tensor, Any] = {}  # what a kernel may depend on
         self.exprs: list[ir.Expr] = []
         self.tensors: list[te.Tensor] = []
@@ -363,7 +374,7 @@ class _Inputs:
             return produced[arg]
         arg = self.env.get(arg, arg)
         if isinstance(arg, ir.ShapeExpr):
-            return arg.values
+            return self.sizes.within(arg.values)
         if isinstance(arg, ir.PrimValue):
             return arg.value
         if isinstance(arg, ir.Tuple):
@@ -376,7 +387,7 @@ class _Inputs:
             return tensor
         ty = arg.ty
         if isinstance(ty, ir.ShapeType) and ty.values is not None:
-            return ty.values
+            return self.sizes.within(ty.values)
         if isinstance(ty, ir.PrimType) and ty.value is not None:
             return ty.value
         if isinstance(ty, ir.TensorType):
@@ -396,8 +407,9 @@ class _Inputs:
                 found=str(ty),
                 help="name the unknown dimensions with match_cast",
             )
-        tensor = placeholder(ty.shape, ty.dtype, name=f"p{len(self.tensors)}")
-        self.about[tensor] = (len(self.tensors), isinstance(arg, ir.Constant), ty.dtype, _key(ty.shape))
+        shape = self.sizes.within(ty.shape)
+        tensor = placeholder(shape, ty.dtype, name=f"p{len(self.tensors)}")
+        self.about[tensor] = (len(self.tensors), isinstance(arg, ir.Constant), ty.dtype, structural_key(shape))
         self.exprs.append(arg)
         self.tensors.append(tensor)
         return tensor
@@ -406,12 +418,19 @@ class _Inputs:
         """What is equal for arguments of :meth:`to_te` that are lowered alike."""
         if type(arg) in (tuple, list):
             return tuple(self.key(a) for a in arg)
-        return self.about[arg] if isinstance(arg, te.Tensor) else _key(arg)
+        return self.about[arg] if isinstance(arg, te.Tensor) else structural_key(arg)
 
 
 def _scalar_constant(arg: ir.Constant) -> te.Tensor:
     value = ir.const(arg.data.numpy().reshape(()).item(), str(arg.data.dtype))
     return compute(arg.ty.shape, lambda *_: value, name="scalar")  # type: ignore[union-attr]
+
+
+def _shapes(ty: ir.Type) -> list[Sequence[ir.PrimExpr]]:
+    """List the shapes in a type, as far as they are known."""
+    if isinstance(ty, ir.TupleType):
+        return [s for f in ty.fields for s in _shapes(f)]
+    return [(ty.shape if isinstance(ty, ir.TensorType) else getattr(ty, "values", None)) or ()]
 
 
 def _tensor_types(call: ir.Call) -> list[ir.TensorType]:
