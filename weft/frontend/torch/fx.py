@@ -67,10 +67,11 @@ def from_fx(
         dynamic.append(dims)
     with torch.no_grad():
         program = torch.export.export(model, tuple(inputs), dynamic_shapes=_by_argument(model, dynamic))
+    spec = program.call_spec.out_spec
     return from_exported_program(
         program,
         keep_params_as_input=keep_params_as_input,
-        unwrap_unit_return_tuple=unwrap_unit_return_tuple or program.call_spec.out_spec.is_leaf(),
+        unwrap_unit_return_tuple=unwrap_unit_return_tuple or (spec is not None and spec.is_leaf()),
         no_bind_return_tuple=no_bind_return_tuple,
         custom_convert_map=custom_convert_map,
     )

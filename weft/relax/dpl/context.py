@@ -150,8 +150,9 @@ class _Search:
             return False
         if index < 0 or not isinstance(value, Call):
             return index < 0
-        by_tuple = isinstance(value.op, Op) and value.op.name in _BY_TUPLE and isinstance(value.args[1], Tuple)
-        args = value.args[1].fields if by_tuple else value.args
+        args = value.args
+        if isinstance(value.op, Op) and value.op.name in _BY_TUPLE and isinstance(given := args[1], Tuple):
+            args = given.fields
         return index < len(args) and args[index] is source
 
     def same_shapes(self, group: tuple[DFPattern, ...]) -> bool:

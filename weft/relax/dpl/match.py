@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from weft import arith, ir
 from weft.relax.analysis import get_var2val
@@ -182,7 +182,7 @@ def _operands(call: ir.Call) -> tuple[Any, ...]:
 @_WAYS.on(kinds.FunctionPattern)
 def _function(p: kinds.FunctionPattern, e: ir.Expr, m: Matcher) -> Iterator[None]:
     if isinstance(e, ir.Function) and len(e.params) == len(p.params):
-        m.values = ChainMap(get_var2val(e), m.values)
+        m.values = ChainMap(get_var2val(e), cast(dict[Any, Any], m.values))
         result = e.body.body if isinstance(e.body, SeqExpr) else e.body
         yield from m.all([*zip(p.params, e.params, strict=True), (p.body, result)])
 

@@ -243,7 +243,7 @@ def _guarded_loads(
     assert condition is not None
 
     def rule(node: ir.Node) -> Any:
-        if node not in loads:
+        if not isinstance(node, BufferLoad) or node not in loads:
             return node
         return ir.if_then_else(condition, node, ir.const(0, node.dtype) if other is None else other)
 
