@@ -1,0 +1,11 @@
+"""Programs of a table, which are one text."""
+
+import re
+
+FUNCTIONS = r"(?=def (\w+)\()"
+
+
+def named(text: str, heading: str = r"# (.*)\n") -> dict[str, str]:
+    """Programs by their names: a line ``# name`` stands above each, or, with `FUNCTIONS`, each begins with its own."""
+    _, *parts = re.split(f"^ *{heading}", text, flags=re.M)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
