@@ -159,9 +159,13 @@ _PADDINGS = {
         ((7, 4, 2, 3), (1, 3, 0, 0), (2, 2, 0, 0)),
         ((3, 5, 64), (0, 2, 0), (0, 1, 0)),
         ((1, 4, 6, 2), (0, 0, 4, 1), (0, 0, 4, 0)),
+        ((2, 3, 9, 21), (0, 0, 3, 1), (0, 0, 2, 4)),
+        ((1, 100), (0, 20), (0, 50)),
+        ((5, 8), (2, 0), (1, 0)),
+        ((3, 17), (1, 0), (0, 3)),
     ],
 )
-def test_padding_before_short_axes(mode, shape, before, after) -> None:
+def test_padding_of_short_and_long_axes(mode, shape, before, after) -> None:
     x = normal(*shape)
     expected = np.pad(x, list(zip(before, after, strict=True)), mode)
     np.testing.assert_array_equal(evaluate(lambda t: _PADDINGS[mode](t, before, after), x), expected)
