@@ -5,6 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from tests.arrays import floats
 from tests.refusals import refuses
 from tests.topi.running import evaluate
 from weft import error, ir, target, te, tir, topi
@@ -12,10 +13,7 @@ from weft.tir.schedule import schedule_func
 
 RNG = np.random.default_rng(6)
 nn = topi.nn
-
-
-def normal(*shape: int, dtype: str = "float32") -> np.ndarray:
-    return RNG.normal(size=shape).astype(dtype)
+normal = floats(RNG)
 
 
 X, IMAGE = normal(3, 5), normal(2, 4, 6, 7)
