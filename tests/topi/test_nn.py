@@ -167,11 +167,12 @@ def test_padding_of_short_and_long_axes(mode, shape, before, after) -> None:
     x = normal(*shape)
     expected = np.pad(x, list(zip(before, after, strict=True)), mode)
     np.testing.assert_array_equal(evaluate(lambda t: _PADDINGS[mode](t, before, after), x), expected)
-    sizes = [te.size_var(f"d{i}", "int64") if n > 3 and i < 3 else n for i, n in enumerate(shape)]
-    t, found = te.placeholder(sizes), np.zeros_like(expected)
-    func = schedule_func(te.create_prim_func([t, _PADDINGS[mode](t, before, after)]), target.Target("llvm"))
-    target.build(func, target.Target("llvm"))["main"](x, found)
-    np.testing.assert_array_equal(found, expected)
+    named = [te.size_var(f"d{i}", "int64") if n > 3 and i < 3 else n for i, n in enumerate(shape)]
+    for sizes in (shape, named):
+        t, found = te.placeholder(sizes), np.zeros_like(expected)
+        func = schedule_func(te.create_prim_func([t, _PADDINGS[mode](t, before, after)]), target.Target("llvm"))
+        target.build(func, target.Target("llvm"))["main"](x, found)
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("behind", [1, 3, 5])
