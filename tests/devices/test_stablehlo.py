@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,196 +56,159 @@ def of(module: Any, names: str) -> list[Callable[..., Any]]:
     return [getattr(module, name) for name in names.split()]
 
 
-def every(*fns: Callable[..., Any]) -> Callable[..., Any]:
-    """A function with the results of some others."""
-    return lambda *args: [fn(*args) for fn in fns]
+def each(operands: Sequence[Any], *fns: Callable[..., Any]) -> None:
+    """Compare what each function makes of the operands; they are one program."""
+    check(lambda *args: [fn(*args) for fn in fns], *operands)
 
 
 def test_of_one_operand() -> None:
-    check(
-        every(
-            *of(jnp, "abs ceil cos exp expm1 floor isfinite log1p negative round sign sin sqrt tan tanh"),
-            *of(jnp, "cbrt arctan sinh square log isnan isinf trunc"),
-            *of(nn, "sigmoid relu softplus gelu"),
-            lax.rsqrt,
-        ),
-        abs(f32(3, 5)) + 0.1,
+    each(
+        [abs(f32(3, 5)) + 0.1],
+        *of(jnp, "abs ceil cos exp expm1 floor isfinite log1p negative round sign sin sqrt tan tanh"),
+        *of(jnp, "cbrt arctan sinh square log isnan isinf trunc"),
+        *of(nn, "sigmoid relu softplus gelu"),
+        lax.rsqrt,
     )
-    check(
-        every(
-            *of(jnp, "arcsin arccos arctanh arcsinh cosh"),
-            *of(lax, "erf erfc"),
-            *of(nn, "silu elu log_softmax hard_swish"),
-            lambda v: nn.gelu(v, approximate=False),
-            lambda v: jnp.clip(v, -0.2, 0.3),
-            lambda v: lax.round(v * 7, lax.RoundingMethod.AWAY_FROM_ZERO),
-            lambda v: lax.erfc(v * 6),
-        ),
-        f32(3, 5) * 0.3,
+    each(
+        [f32(3, 5) * 0.3],
+        *of(jnp, "arcsin arccos arctanh arcsinh cosh"),
+        *of(lax, "erf erfc"),
+        *of(nn, "silu elu log_softmax hard_swish"),
+        lambda v: nn.gelu(v, approximate=False),
+        lambda v: jnp.clip(v, -0.2, 0.3),
+        lambda v: lax.round(v * 7, lax.RoundingMethod.AWAY_FROM_ZERO),
+        lambda v: lax.erfc(v * 6),
     )
 
 
 def test_of_two_operands() -> None:
-    check(
-        every(
-            *of(jnp, "add subtract multiply divide maximum minimum arctan2 remainder fmod"),
-            *of(jnp, "floor_divide greater equal hypot logaddexp copysign"),
-            lambda x, y: jnp.power(abs(x), y),
-        ),
-        f32(3, 5),
-        f32(3, 5),
+    each(
+        [f32(3, 5), f32(3, 5)],
+        *of(jnp, "add subtract multiply divide maximum minimum arctan2 remainder fmod"),
+        *of(jnp, "floor_divide greater equal hypot logaddexp copysign"),
+        lambda x, y: jnp.power(abs(x), y),
     )
-    check(
-        every(
-            *of(jnp, "add floor_divide remainder bitwise_and bitwise_or bitwise_xor"),
-            *of(lax, "div rem"),
-            lambda x, y: ~x,
-            lambda x, y: x << 2,
-            lambda x, y: x >> 1,
-            lambda x, y: x << abs(y),
-            lambda x, y: lax.shift_right_logical(x, abs(y)),
-            lambda x, y: lax.shift_right_arithmetic(x, abs(y)),
-            lambda x, y: x.astype(jnp.float32),
-            lambda x, y: lax.bitcast_convert_type(y, jnp.float32),
-            lambda x, y: x.astype(jnp.int8),
-            jnp.not_equal,
-        ),
-        i32(3, 5),
-        i32(3, 5) + 51,
+    each(
+        [i32(3, 5), i32(3, 5) + 51],
+        *of(jnp, "add floor_divide remainder bitwise_and bitwise_or bitwise_xor"),
+        *of(lax, "div rem"),
+        lambda x, y: ~x,
+        lambda x, y: x << 2,
+        lambda x, y: x >> 1,
+        lambda x, y: x << abs(y),
+        lambda x, y: lax.shift_right_logical(x, abs(y)),
+        lambda x, y: lax.shift_right_arithmetic(x, abs(y)),
+        lambda x, y: x.astype(jnp.float32),
+        lambda x, y: lax.bitcast_convert_type(y, jnp.float32),
+        lambda x, y: x.astype(jnp.int8),
+        jnp.not_equal,
     )
-    check(
-        every(
-            *of(jnp, "logical_and logical_or logical_xor equal"),
-            lambda x, y: ~x,
-            lambda x, y: jnp.any(x, 1),
-            lambda x, y: jnp.all(x, 0),
-            lambda x, y: jnp.sum(x),
-        ),
-        f32(3, 5) > 0,
-        f32(3, 5) > 0,
+    each(
+        [f32(3, 5) > 0, f32(3, 5) > 0],
+        *of(jnp, "logical_and logical_or logical_xor equal"),
+        lambda x, y: ~x,
+        lambda x, y: jnp.any(x, 1),
+        lambda x, y: jnp.all(x, 0),
+        lambda x, y: jnp.sum(x),
     )
 
 
 def test_reductions_windows_and_orders() -> None:
-    check(
-        every(
-            *of(jnp, "sum min argmax var"),
-            jnp.linalg.norm,
-            lambda x: x.mean((0, 2)),
-            lambda x: x.max(1),
-            lambda x: x.prod(0),
-            lambda x: jnp.argmin(x, 1),
-            lambda x: nn.logsumexp(x, 1),
-            lambda x: jnp.median(x, 1),
-            lambda x: jnp.cumsum(x, 0),
-            lambda x: jnp.cumprod(x, 1),
-            lambda x: lax.cummax(x, 1),
-            lambda x: lax.cumsum(x, 2, reverse=True),
-        ),
-        f32(3, 5, 7),
+    each(
+        [f32(3, 5, 7)],
+        *of(jnp, "sum min argmax var"),
+        jnp.linalg.norm,
+        lambda x: x.mean((0, 2)),
+        lambda x: x.max(1),
+        lambda x: x.prod(0),
+        lambda x: jnp.argmin(x, 1),
+        lambda x: nn.logsumexp(x, 1),
+        lambda x: jnp.median(x, 1),
+        lambda x: jnp.cumsum(x, 0),
+        lambda x: jnp.cumprod(x, 1),
+        lambda x: lax.cummax(x, 1),
+        lambda x: lax.cumsum(x, 2, reverse=True),
     )
-    check(
-        every(
-            lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME"),
-            lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 2, 3, 1), (1, 1, 2, 1), "VALID"),
-            lambda x: lax.reduce_window(
-                x, jnp.inf, lax.min, (1, 3, 2, 1), (1,) * 4, "SAME", window_dilation=(1, 2, 1, 1)
-            ),
-            lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 2, 2, 1), (1,) * 4, "VALID", base_dilation=(1, 2, 3, 1)),
-        ),
-        f32(2, 9, 8, 3),
+    each(
+        [f32(2, 9, 8, 3)],
+        lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME"),
+        lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 2, 3, 1), (1, 1, 2, 1), "VALID"),
+        lambda x: lax.reduce_window(x, jnp.inf, lax.min, (1, 3, 2, 1), (1,) * 4, "SAME", window_dilation=(1, 2, 1, 1)),
+        lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 2, 2, 1), (1,) * 4, "VALID", base_dilation=(1, 2, 3, 1)),
     )
-    check(
-        every(
-            lambda x, y: jnp.sort(x, 0),
-            lambda x, y: jnp.sort(x, descending=True),
-            lambda x, y: jnp.argsort(x, 1),
-            lambda x, y: lax.sort((x, y), dimension=1, num_keys=1),
-            lambda x, y: lax.top_k(x, 3),
-            lambda x, y: jnp.argsort(y, 1),
-        ),
-        f32(5, 6),
-        i32(5, 6),
+    each(
+        [f32(5, 6), i32(5, 6)],
+        lambda x, y: jnp.sort(x, 0),
+        lambda x, y: jnp.sort(x, descending=True),
+        lambda x, y: jnp.argsort(x, 1),
+        lambda x, y: lax.sort((x, y), dimension=1, num_keys=1),
+        lambda x, y: lax.top_k(x, 3),
+        lambda x, y: jnp.argsort(y, 1),
     )
     special = jnp.array([[1.0, jnp.nan, 3.0], [jnp.inf, -jnp.inf, -0.0]])
-    check(
-        every(
-            lambda x: jnp.maximum(x, 0),
-            lambda x: jnp.max(x, -1),
-            jnp.sort,
-            jnp.argsort,
-            lambda x: jnp.argmax(x, -1),
-            jnp.nanmax,
-        ),
-        special,
+    each(
+        [special],
+        lambda x: jnp.maximum(x, 0),
+        lambda x: jnp.max(x, -1),
+        jnp.sort,
+        jnp.argsort,
+        lambda x: jnp.argmax(x, -1),
+        jnp.nanmax,
     )
-    check(every(lambda x: x.sum(0), lambda x: jnp.concatenate([x, jnp.ones((2, 3))])), f32(0, 3))
+    each([f32(0, 3)], lambda x: x.sum(0), lambda x: jnp.concatenate([x, jnp.ones((2, 3))]))
 
 
 def test_places_of_elements() -> None:
-    check(
-        every(
-            lambda x, i, j: x[i],
-            lambda x, i, j: x[:, j],
-            lambda x, i, j: x[i, j],
-            lambda x, i, j: x[1:3, ::2],
-            lambda x, i, j: jnp.take(x, i, 0),
-            lambda x, i, j: lax.dynamic_slice(x, (i[0], j[0]), (2, 3)),
-            lambda x, i, j: x[:, None, ::-1],
-            lambda x, i, j: lax.dynamic_index_in_dim(x, i[1], 0),
-            lambda x, i, j: jax.vmap(lambda r, k: lax.dynamic_slice(r, (k,), (2,)))(x[:2], j[:2]),
-            lambda x, i, j: jax.vmap(lambda r, k: r[k])(x[:2], j[:2]),
-        ),
-        f32(6, 5),
-        jnp.array([4, -1]),
-        jnp.array([0, 9]),
+    each(
+        [f32(6, 5), jnp.array([4, -1]), jnp.array([0, 9])],
+        lambda x, i, j: x[i],
+        lambda x, i, j: x[:, j],
+        lambda x, i, j: x[i, j],
+        lambda x, i, j: x[1:3, ::2],
+        lambda x, i, j: jnp.take(x, i, 0),
+        lambda x, i, j: lax.dynamic_slice(x, (i[0], j[0]), (2, 3)),
+        lambda x, i, j: x[:, None, ::-1],
+        lambda x, i, j: lax.dynamic_index_in_dim(x, i[1], 0),
+        lambda x, i, j: jax.vmap(lambda r, k: lax.dynamic_slice(r, (k,), (2,)))(x[:2], j[:2]),
+        lambda x, i, j: jax.vmap(lambda r, k: r[k])(x[:2], j[:2]),
     )
-    check(
-        every(
-            lambda x, i, u: x.at[i].set(u),
-            lambda x, i, u: x.at[i].add(u),
-            lambda x, i, u: x.at[i].mul(u),
-            lambda x, i, u: x.at[i].max(u),
-            lambda x, i, u: x.at[:, i].set(1.0),
-            lambda x, i, u: x.at[i, i].add(2.0),
-            lambda x, i, u: x.at[1:3].set(0.0),
-            lambda x, i, u: x.at[jnp.array([77])].set(5.0, mode="drop"),
-            lambda x, i, u: jax.vmap(lambda r, k: r.at[k].set(7.0))(x[:2], i),
-        ),
-        f32(6, 5),
-        jnp.array([4, 0]),
-        f32(2, 5),
+    each(
+        [f32(6, 5), jnp.array([4, 0]), f32(2, 5)],
+        lambda x, i, u: x.at[i].set(u),
+        lambda x, i, u: x.at[i].add(u),
+        lambda x, i, u: x.at[i].mul(u),
+        lambda x, i, u: x.at[i].max(u),
+        lambda x, i, u: x.at[:, i].set(1.0),
+        lambda x, i, u: x.at[i, i].add(2.0),
+        lambda x, i, u: x.at[1:3].set(0.0),
+        lambda x, i, u: x.at[jnp.array([77])].set(5.0, mode="drop"),
+        lambda x, i, u: jax.vmap(lambda r, k: r.at[k].set(7.0))(x[:2], i),
     )
-    check(
-        every(
-            lambda x: jnp.pad(x, ((1, 2), (0, 1)), constant_values=3.0),
-            lambda x: lax.pad(x, 0.5, ((1, -1, 2), (-1, 2, 0))),
-            jnp.flip,
-            lambda x: jnp.roll(x, 2, 1),
-            lambda x: jnp.tile(x, (2, 3)),
-            lambda x: jnp.repeat(x, 2, 0),
-            jnp.triu,
-            lambda x: jnp.stack([x, x], 1),
-            lambda x: jnp.pad(x, 1, mode="reflect"),
-            lambda x: jnp.pad(x, 1, mode="edge"),
-            lambda x: jnp.diag(x[:4, :4]),
-            jnp.transpose,
-        ),
-        f32(4, 6),
+    each(
+        [f32(4, 6)],
+        lambda x: jnp.pad(x, ((1, 2), (0, 1)), constant_values=3.0),
+        lambda x: lax.pad(x, 0.5, ((1, -1, 2), (-1, 2, 0))),
+        jnp.flip,
+        lambda x: jnp.roll(x, 2, 1),
+        lambda x: jnp.tile(x, (2, 3)),
+        lambda x: jnp.repeat(x, 2, 0),
+        jnp.triu,
+        lambda x: jnp.stack([x, x], 1),
+        lambda x: jnp.pad(x, 1, mode="reflect"),
+        lambda x: jnp.pad(x, 1, mode="edge"),
+        lambda x: jnp.diag(x[:4, :4]),
+        jnp.transpose,
     )
 
 
 def test_products_and_convolutions() -> None:
-    check(
-        every(
-            lambda x, y: jnp.einsum("bij,bkj->bik", x, y),
-            lambda x, y: jnp.einsum("bij,bkj->ik", x, y),
-            lambda x, y: jnp.tensordot(x, y, ((0, 2), (0, 2))),
-            lambda x, y: x[0, 0] @ y[0, 0],
-            lambda x, y: lax.dot(x[0].astype(jnp.int8), y[0].T.astype(jnp.int8), preferred_element_type=jnp.int32),
-        ),
-        f32(2, 3, 5),
-        f32(2, 4, 5),
+    each(
+        [f32(2, 3, 5), f32(2, 4, 5)],
+        lambda x, y: jnp.einsum("bij,bkj->bik", x, y),
+        lambda x, y: jnp.einsum("bij,bkj->ik", x, y),
+        lambda x, y: jnp.tensordot(x, y, ((0, 2), (0, 2))),
+        lambda x, y: x[0, 0] @ y[0, 0],
+        lambda x, y: lax.dot(x[0].astype(jnp.int8), y[0].T.astype(jnp.int8), preferred_element_type=jnp.int32),
     )
 
     def conv(x: Any, w: Any, **attrs: Any) -> None:
@@ -281,26 +244,21 @@ def test_products_and_convolutions() -> None:
 
 
 def test_control_and_random_numbers() -> None:
-    check(
-        every(
-            lambda x, k: lax.fori_loop(0, 4, lambda i, v: v * 1.5 + i, x),
-            lambda x, k: lax.while_loop(lambda v: v.sum() < 50, lambda v: v + 1, x),
-            lambda x, k: lax.switch(k, [lambda v: v, lambda v: v * 2, lambda v: v * 3], x),
-            lambda x, k: lax.cond(k > 5, jnp.sin, jnp.cos, x),
-            lambda x, k: lax.map(lambda v: v.sum(), x),
-            lambda x, k: lax.scan(lambda c, v: (c + v, c * v), jnp.zeros(3), x),
-        ),
-        f32(4, 3),
-        jnp.int32(1),
+    each(
+        [f32(4, 3), jnp.int32(1)],
+        lambda x, k: lax.fori_loop(0, 4, lambda i, v: v * 1.5 + i, x),
+        lambda x, k: lax.while_loop(lambda v: v.sum() < 50, lambda v: v + 1, x),
+        lambda x, k: lax.switch(k, [lambda v: v, lambda v: v * 2, lambda v: v * 3], x),
+        lambda x, k: lax.cond(k > 5, jnp.sin, jnp.cos, x),
+        lambda x, k: lax.map(lambda v: v.sum(), x),
+        lambda x, k: lax.scan(lambda c, v: (c + v, c * v), jnp.zeros(3), x),
     )
-    check(
-        every(
-            lambda k: jax.random.uniform(k, (3, 4)),
-            lambda k: jax.random.normal(k, (5,)),
-            jax.random.split,
-            lambda k: jax.random.randint(k, (4,), 0, 100),
-        ),
-        jax.random.PRNGKey(3),
+    each(
+        [jax.random.PRNGKey(3)],
+        lambda k: jax.random.uniform(k, (3, 4)),
+        lambda k: jax.random.normal(k, (5,)),
+        jax.random.split,
+        lambda k: jax.random.randint(k, (4,), 0, 100),
     )
 
 

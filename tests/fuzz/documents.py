@@ -65,8 +65,7 @@ def lines(data: str, read: Callable[[str], Any]) -> Document:
         return "\n".join(rows).encode()
 
     def reader(bad: bytes) -> Any:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             return read(bad.decode(errors="replace"))
 
     return data.encode(), reader, change

@@ -290,8 +290,7 @@ def tuning_file() -> File:
 
     def read(data: bytes) -> bool:
         path.write_bytes(data)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             return all(r in written for r in tune.JSONDatabase(path).records.values())
 
     return File(path.read_bytes(), read)

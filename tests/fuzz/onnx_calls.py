@@ -115,8 +115,7 @@ def cases() -> dict[str, tuple[bytes, list[Any], float, float]]:
     if not KEPT.exists():
         from onnx.backend.test.loader import load_model_tests  # takes seconds, and is needed once
 
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             found = {}
             for case in load_model_tests(kind="node"):
                 arrays = [
@@ -277,8 +276,7 @@ class OnnxCall:
         worst = None
         for name, oracle in self.oracles:
             try:
-                with warnings.catch_warnings(), np.errstate(all="ignore"):
-                    warnings.simplefilter("ignore")
+                with warnings.catch_warnings(action="ignore"), np.errstate(all="ignore"):
                     expected = list(arrays_of(oracle(None, feeds)))
             except MemoryError:
                 return Outcome("skipped")

@@ -173,8 +173,7 @@ class OnnxNode(OnnxCall):
         if any(abs(v) > MOST_ASKED for v in asked):  # no list of attributes has greater ones
             return Outcome("skipped")
         note("oracle")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             oracles = oracles_of(model, feeds.values())
         self.oracles = [o for o in oracles if not drawn.opset or o[0] in self.judges]  # the reference has one opset
         return self.judged(feeds, found, refusal) if self.oracles else Outcome("skipped")

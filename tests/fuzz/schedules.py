@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tests import texts
 from weft import ir, te, tir
 from weft.error import WeftError
 from weft.script import from_source
@@ -123,38 +124,29 @@ def argmax(r: random.Random) -> tir.PrimFunc:
 
 # A block of its own loops is one line, `A(v=6, w=5): B[v, w] = X[w, v]; C[w, v] = 1`; `k` sums, and has an init:
 # `S(w=4, k=6): Z[w] = 0 | Z[w] = Z[w] + B[k, w]`.
-_WRITTEN = {
-    "scatter": """
-def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((4,), "int32")):
+_WRITTEN = """
+def scatter(X: T.Buffer((8,), "int32"), Y: T.Buffer((4,), "int32")):
     Z(v=4): Y[v] = 0
     for i in range(8):
         with T.block("S"):
             v = T.axis.opaque(8, i)
             Y[v % 4] = Y[v % 4] * 2 + X[v]
-""",
-    "in_place": """
-def f(X: T.Buffer((6, 5), "int32"), Y: T.Buffer((6, 5), "int32")):
+def in_place(X: T.Buffer((6, 5), "int32"), Y: T.Buffer((6, 5), "int32")):
     B = T.alloc_buffer((6, 5), "int32")
     A(v=6, w=5): B[v, w] = X[v, w] + 1
     B(v=6, w=5): B[v, w] = B[v, w] * 3
     C(v=6, w=5): Y[v, w] = B[v, w] - B[0, w]
-""",
-    "prefix": """
-def f(X: T.Buffer((9,), "int32"), Y: T.Buffer((9,), "int32")):
+def prefix(X: T.Buffer((9,), "int32"), Y: T.Buffer((9,), "int32")):
     for i in range(9):
         with T.block("P"):
             v = T.axis.scan(9, i)
             Y[v] = X[v] + T.if_then_else(v > 0, Y[v - 1], 0)
-""",
-    "halves": """
-def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((8,), "int32")):
+def halves(X: T.Buffer((8,), "int32"), Y: T.Buffer((8,), "int32")):
     B = T.alloc_buffer((8,), "int32")
     L(v=4): B[v] = X[v] + 1
     R(v=4): B[v + 4] = X[v] * 5
     Y(v=8): Y[v] = B[7 - v]
-""",
-    "where": """
-def f(X: T.Buffer((10,), "int32"), Y: T.Buffer((10,), "int32")):
+def where(X: T.Buffer((10,), "int32"), Y: T.Buffer((10,), "int32")):
     B = T.alloc_buffer((10,), "int32")
     for i, j in T.grid(3, 4):
         with T.block("A"):
@@ -166,9 +158,7 @@ def f(X: T.Buffer((10,), "int32"), Y: T.Buffer((10,), "int32")):
             T.where(i * 3 + j < 10)
             v = T.axis.spatial(10, i * 3 + j)
             Y[v] = B[v] + B[9 - v]
-""",
-    "triangle": """
-def f(X: T.Buffer((6, 6), "int32"), Y: T.Buffer((6,), "int32")):
+def triangle(X: T.Buffer((6, 6), "int32"), Y: T.Buffer((6,), "int32")):
     for i in range(6):
         for j in range(i + 1):
             with T.block("S"):
@@ -177,15 +167,11 @@ def f(X: T.Buffer((6, 6), "int32"), Y: T.Buffer((6,), "int32")):
                 with T.init():
                     Y[v] = 0
                 Y[v] = Y[v] + X[v, k]
-""",
-    "two_stores": """
-def f(X: T.Buffer((6, 4), "int32"), Y: T.Buffer((6, 4), "int32"), Z: T.Buffer((4,), "int32")):
+def two_stores(X: T.Buffer((6, 4), "int32"), Y: T.Buffer((6, 4), "int32"), Z: T.Buffer((4,), "int32")):
     B = T.alloc_buffer((6, 4), "int32")
     A(v=6, w=4): B[v, w] = X[5 - v, w]; Y[v, w] = B[v, w] * 2
     S(w=4, k=6): Z[w] = 1 | Z[w] = Z[w] + B[k, w]
-""",
-    "one_nest": """
-def f(X: T.Buffer((6, 4), "int32"), Y: T.Buffer((6, 4), "int32")):
+def one_nest(X: T.Buffer((6, 4), "int32"), Y: T.Buffer((6, 4), "int32")):
     B = T.alloc_buffer((6, 4), "int32")
     for i in range(6):
         for j in range(4):
@@ -196,15 +182,11 @@ def f(X: T.Buffer((6, 4), "int32"), Y: T.Buffer((6, 4), "int32")):
             with T.block("B"):
                 v, w = T.axis.remap("SS", [i, j])
                 Y[v, w] = B[v, 3 - w] * 2
-""",
-    "overwritten": """
-def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((8,), "int32"), Z: T.Buffer((8,), "int32")):
+def overwritten(X: T.Buffer((8,), "int32"), Y: T.Buffer((8,), "int32"), Z: T.Buffer((8,), "int32")):
     A(v=8): Y[v] = X[v] + 1
     B(v=8): Z[v] = Y[v] * 2
     C(v=8): Y[v] = X[7 - v]
-""",
-    "repeated": """
-def f(X: T.Buffer((6,), "int32"), Y: T.Buffer((6,), "int32")):
+def repeated(X: T.Buffer((6,), "int32"), Y: T.Buffer((6,), "int32")):
     B = T.alloc_buffer((6,), "int32")
     A(v=6): B[v] = X[v]
     for n in range(3):
@@ -213,9 +195,7 @@ def f(X: T.Buffer((6,), "int32"), Y: T.Buffer((6,), "int32")):
         with T.block("C"):
             v = T.axis.spatial(6, i)
             Y[v] = B[5 - v]
-""",
-    "strided": """
-def f(X: T.Buffer((4, 3), "int32"), Y: T.Buffer((4, 6), "int32")):
+def strided(X: T.Buffer((4, 3), "int32"), Y: T.Buffer((4, 6), "int32")):
     B = T.alloc_buffer((4, 6), "int32")
     A(v=4, w=3): B[v, w * 2] = X[v, w]; B[v, w * 2 + 1] = X[3 - v, w] + 1
     E(v=4, w=3): Y[v, w * 2] = B[v, 5 - w]
@@ -224,25 +204,19 @@ def f(X: T.Buffer((4, 3), "int32"), Y: T.Buffer((4, 6), "int32")):
             v = T.axis.spatial(4, i // 3)
             w = T.axis.spatial(3, i % 3)
             Y[v, w * 2 + 1] = B[v, w] * 3
-""",
-    "stale": """
-def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((8,), "int32"), Z: T.Buffer((8,), "int32")):
+def stale(X: T.Buffer((8,), "int32"), Y: T.Buffer((8,), "int32"), Z: T.Buffer((8,), "int32")):
     B = T.alloc_buffer((8,), "int32")
     A(v=8): B[v] = Y[v] + X[v]
     W(v=8): Y[v] = X[7 - v] * 3
     C(v=8): Z[v] = B[v] + Y[v]
-""",
-    "offset": """
-def f(X: T.Buffer((12,), "int32"), Y: T.Buffer((12,), "int32")):
+def offset(X: T.Buffer((12,), "int32"), Y: T.Buffer((12,), "int32")):
     B = T.alloc_buffer((12,), "int32")
     for i in range(2, 10):
         with T.block("A"):
             v = T.axis.spatial((2, 10), i)
             B[v] = X[v] + X[v - 2]
     Y(v=8): Y[v] = B[v + 2] * B[9 - v]
-""",
-    "opaque": """
-def f(X: T.Buffer((4, 4), "int32"), Y: T.Buffer((4, 4), "int32")):
+def opaque(X: T.Buffer((4, 4), "int32"), Y: T.Buffer((4, 4), "int32")):
     B = T.alloc_buffer((4, 4), "int32")
     for i in range(4):
         with T.block("A"):
@@ -252,9 +226,7 @@ def f(X: T.Buffer((4, 4), "int32"), Y: T.Buffer((4, 4), "int32")):
             for j in range(4):
                 B[v, j] = X[v, 3 - j]
     C(v=4, w=4): Y[v, w] = B[w, v] + T.Select(v < 2, X[v, w], 1)
-""",
-    "squares": """
-def f(X: T.Buffer((6, 10), "int32"), Y: T.Buffer((10,), "int32"), Z: T.Buffer((6,), "int32")):
+def squares(X: T.Buffer((6, 10), "int32"), Y: T.Buffer((10,), "int32"), Z: T.Buffer((6,), "int32")):
     for i, j in T.grid(4, 4):
         with T.block("A"):
             v = T.axis.spatial(10, i * i // 2 + j)
@@ -266,14 +238,10 @@ def f(X: T.Buffer((6, 10), "int32"), Y: T.Buffer((10,), "int32"), Z: T.Buffer((6
             with T.init():
                 Z[v] = 0
             Z[v] = Z[v] + X[v, k] * 2
-""",
-    "crossed": """
-def f(X: T.Buffer((4, 4), "int32"), Y: T.Buffer((4, 4), "int32"), Z: T.Buffer((4,), "int32")):
+def crossed(X: T.Buffer((4, 4), "int32"), Y: T.Buffer((4, 4), "int32"), Z: T.Buffer((4,), "int32")):
     S(v=4, w=4, k=4): Y[v, w] = 1 | Y[w, v] = Y[w, v] + X[v, k] * X[k, w]
     Z(v=4, k=4): Z[k] = 0 | Z[k] = Z[k] + X[v, k]
-""",
-    "pointers": """
-def f(X: T.Buffer((4, 6), "int32"), Y: T.Buffer((4, 6), "int32"), Z: T.Buffer((4,), "int32")):
+def pointers(X: T.Buffer((4, 6), "int32"), Y: T.Buffer((4, 6), "int32"), Z: T.Buffer((4,), "int32")):
     B = T.alloc_buffer((4, 6), "int32")
     C = T.alloc_buffer((4, 6), "int32")
     A(v=4, w=6): B[v, w] = X[v, w] * 2 + w
@@ -286,28 +254,21 @@ def f(X: T.Buffer((4, 6), "int32"), Y: T.Buffer((4, 6), "int32"), Z: T.Buffer((4
                                      B.access_ptr("r", offset=v * 6, extent=6), 6))
     E(v=4, w=6): Y[v, w] = C[v, w] + B[v, w]
     Z(v=4): Z[v] = C[v, 0] * 2
-""",
-    "steps": """
-def f(X: T.Buffer((6,), "int32"), Y: T.Buffer((6,), "int32")):
+def steps(X: T.Buffer((6,), "int32"), Y: T.Buffer((6,), "int32")):
     B = T.alloc_buffer((6,), "int32")
     A(v=6): Y[v] = X[v]
     for t in range(3):
         B(v=6): B[v] = Y[5 - v] + t
         C(v=6): Y[v] = B[v] * 2 - v
-""",
-    "leaving": """
-def f(X: T.Buffer((9,), "int32"), Y: T.Buffer((9,), "int32"), Z: T.Buffer((9,), "int32")):
+def leaving(X: T.Buffer((9,), "int32"), Y: T.Buffer((9,), "int32"), Z: T.Buffer((9,), "int32")):
     C(v=9): if X[v] > 0: Y[v] = X[8 - v]
     P(v=3): Z[v * 3] = Y[v] + 1; Z[v * 3 + 2] = X[v]
-""",
-    "shrinking": """
-def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((4,), "int32"), Z: T.Buffer((8,), "int32")):
+def shrinking(X: T.Buffer((8,), "int32"), Y: T.Buffer((4,), "int32"), Z: T.Buffer((8,), "int32")):
     B = T.alloc_buffer((4,), "int32")
     A(v=8): B[v // 2] = X[v]
     E(v=4): Y[v] = B[v] + X[7 - v]
     Z(v=8): Z[v] = B[v // 2] - B[3 - v // 2]
-""",
-}
+"""
 
 
 def _nest(block: re.Match[str]) -> str:
@@ -321,14 +282,14 @@ def _nest(block: re.Match[str]) -> str:
     return "\n".join(pad + line for line in (*lines, *(f"        {s}" for s in body.split("; "))))
 
 
-def _written(name: str) -> Callable[[random.Random], tir.PrimFunc]:
-    text = re.sub(r"^( +)(\w)\((\w=[^)]*)\): (.*)$", _nest, _WRITTEN[name], flags=re.M)
-    return lambda r: from_source("@T.prim_func" + text)
+def _written(text: str) -> Callable[[random.Random], tir.PrimFunc]:
+    text = re.sub(r"^( +)(\w)\((\w=[^)]*)\): (.*)$", _nest, text, flags=re.M)
+    return lambda r: from_source("@T.prim_func\n" + text)
 
 
 PROGRAMS: dict[str, Callable[[random.Random], tir.PrimFunc]] = {
     f.__name__: f for f in (matmul, conv, chain, softmax, window, total, pool, symbolic, argmax)
-} | {n: _written(n) for n in _WRITTEN}
+} | {name: _written(text) for name, text in texts.named(_WRITTEN, texts.FUNCTIONS).items()}
 
 
 WITH_CALLS = {"pointers"}

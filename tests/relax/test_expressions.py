@@ -107,8 +107,7 @@ def test_a_shape_as_te_tensor():
 
 @R.function
 def scaled(x: R.Tensor(("n", 3), "float32"), w: R.Tensor(("n",), "float32")):
-    y = R.multiply(x, R.const(2.0, "float32"))
-    return y
+    return R.multiply(x, R.const(2.0, "float32"))
 
 
 def test_functions_bind_parameters_and_sizes():

@@ -213,8 +213,7 @@ def test_what_is_written_into_a_parameter_is_returned_itself(mode):
 def test_functions_that_are_passed_in_take_wefts_tensors():
     @R.function(pure=False)
     def main(x: R.Tensor((4,), "int32"), f: R.Callable([R.Tensor((4,), "int32")], R.Tensor((4,), "int32"))):
-        y = f(R.multiply(x, R.const(2)))
-        return y
+        return f(R.multiply(x, R.const(2)))
 
     seen = []
 

@@ -4,22 +4,12 @@ import numpy as np
 import pytest
 
 import weft
+from tests.texts import named
 from weft import error, ir, relax, script, target
 from weft.relax.pipeline import _PIPELINES, default_passes
 
-KERNEL = """
-    @T.prim_func
-    def scale(A: T.handle, B: T.handle):
-        n = T.int64()
-        a = T.match_buffer(A, (n, 8), "float32")
-        b = T.match_buffer(B, (n, 8), "float32")
-        for i, j in T.grid(n, 8):
-            with T.sblock("b"):
-                v, w = T.axis.remap("SS", [i, j])
-                b[v, w] = a[v, w] * T.float32(2) + T.float32(1)
-"""
-BODIES = {
-    "mlp": """
+BODIES = named("""
+# mlp
     @R.function
     def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 8), "float32"), b: R.Tensor((8,), "float32")):
         with R.dataflow():
@@ -27,8 +17,7 @@ BODIES = {
             y = R.nn.softmax(R.add(R.matmul(h, w), b))
             R.output(y)
         return y
-""",
-    "sizes": """
+# sizes
     @R.function
     def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 8), "float32"), b: R.Tensor((8,), "float32")):
         n = T.int64()
@@ -40,8 +29,7 @@ BODIES = {
             z = R.reshape(R.exp(y), R.shape([m, n]))
             R.output(z)
         return z
-""",
-    "branches": """
+# branches
     @R.function(private=True)
     def twice(x: R.Tensor(("k", 8), "float32")) -> R.Tensor(("k", 8), "float32"):
         return R.add(x, x)
@@ -56,9 +44,16 @@ BODIES = {
         else:
             y = R.exp(x)
         return (y, R.multiply(y, y))
-""",
-    "kernels": KERNEL
-    + """
+# kernels
+    @T.prim_func
+    def scale(A: T.handle, B: T.handle):
+        n = T.int64()
+        a = T.match_buffer(A, (n, 8), "float32")
+        b = T.match_buffer(B, (n, 8), "float32")
+        for i, j in T.grid(n, 8):
+            with T.sblock("b"):
+                v, w = T.axis.remap("SS", [i, j])
+                b[v, w] = a[v, w] * T.float32(2) + T.float32(1)
     @R.function(pure=False)
     def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 8), "float32"), b: R.Tensor((8,), "float32")):
         n = T.int64()
@@ -71,8 +66,7 @@ BODIES = {
         c = R.exp(x)
         d = R.call_tir_inplace(cls.scale, (x, c), inplace_indices=[1], out_ty=R.Tensor((n, 8), "float32"))
         return (before, after, R.add(d, d))
-""",
-    "packed": """
+# packed
     @R.function(pure=False)
     def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 8), "float32"), b: R.Tensor((8,), "float32")):
         n = T.int64()
@@ -82,8 +76,7 @@ BODIES = {
         v = R.add(a, a)
         c = R.call_dps_packed("test.pipelines.copy", (v,), out_ty=R.Tensor((n, 8), "float32"))
         return (u, v, R.exp(c))
-""",
-    "tuples": """
+# tuples
     @R.function
     def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 8), "float32"), b: R.Tensor((8,), "float32")):
         with R.dataflow():
@@ -94,8 +87,7 @@ BODIES = {
             r = R.matmul(x, w)
             R.output(t, r)
         return (t[0], t[1], r)
-""",
-    "closures": """
+# closures
     @R.function
     def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 8), "float32"), b: R.Tensor((8,), "float32")):
         @R.function
@@ -103,8 +95,7 @@ BODIES = {
             return R.add(z, b)
         a = inner(x)
         return R.multiply(a, a)
-""",
-}
+""")
 NAMES = sorted(BODIES)
 RNG = np.random.default_rng(5)
 INPUTS = [RNG.standard_normal(s).astype("float32") for s in ((3, 8), (8, 8), (8,))]
@@ -119,7 +110,7 @@ weft.register_global_func("test.pipelines.copy", lambda x, y: y.copyfrom(x.numpy
 
 
 def program(name):
-    return script.from_source("@I.ir_module\nclass Module:" + BODIES[name])
+    return script.from_source("@I.ir_module\nclass Module:\n" + BODIES[name])
 
 
 def softmax(x):

@@ -56,8 +56,7 @@ def test_directory_that_cannot_be_written_warns_once(tmp_path):
     store = Cache(blocker / "c")
     with pytest.warns(UserWarning, match="cannot be written"):
         assert store.put("k", b"v") is False
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         assert store.put("k", b"v") is False
     assert store.get("k") is None
 

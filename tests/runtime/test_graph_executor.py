@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import weft
-from tests.refusals import refuses
+from tests.refusals import flipped, refusals, refuses
 from tests.threads import at_once
 from weft import error, runtime, te
 
@@ -206,14 +206,7 @@ def test_saved_parameters(tmp_path):
     for size in range(0, len(data), 7):
         refuses(error.ExecutableError, "params: section", runtime.load_param_dict, data[:size])
     refuses(error.ExecutableError, "1 bytes after the end", runtime.load_param_dict, data + b"x")
-    rng = np.random.default_rng(0)
-    for _ in range(300):
-        bad = bytearray(data)
-        bad[rng.integers(len(bad))] ^= 1 << int(rng.integers(8))
-        try:
-            runtime.load_param_dict(bad)
-        except error.ExecutableError:
-            pass
+    assert refusals(error.ExecutableError, runtime.load_param_dict, flipped(data, 300))
 
 
 def factory(kernels):
@@ -269,14 +262,7 @@ def test_altered_library_bytes(kernels):
     assert runtime.Module(load(data)).kind == "weft.GraphExecutorFactory"
     for size in range(0, len(data), 41):
         refuses(error.ExecutableError, "", load, data[:size])
-    rng = np.random.default_rng(0)
-    for _ in range(400):
-        bad = bytearray(data)
-        bad[rng.integers(len(bad))] ^= 1 << int(rng.integers(8))
-        try:
-            load(bytes(bad))
-        except (error.ExecutableError, UnicodeDecodeError):
-            pass
+    assert refusals((error.ExecutableError, UnicodeDecodeError), load, flipped(data, 400))
 
 
 def change(path, value):

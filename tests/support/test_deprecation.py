@@ -38,8 +38,7 @@ def test_class_warns_when_it_is_made_and_stays_a_class():
 
 
 def test_what_is_not_deprecated_is_silent():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         assert deprecation_of(old_name) in deprecations()
         assert deprecation_of(len) is None
 

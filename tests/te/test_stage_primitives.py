@@ -13,6 +13,16 @@ def run(s, tensors, *arrays, target="llvm"):
     weft.build(s, tensors, target=target)(*arrays)
 
 
+def check(s, tensors, wanted, rtol=1e-6, targets=("llvm", "c")):
+    """Compare the last tensor with what `wanted` makes of random ones before it, on each target."""
+    rng, (*shapes, last) = np.random.default_rng(0), [[d.value for d in t.shape] for t in tensors]
+    arrays = [rng.random(shape, "float32") for shape in shapes]
+    for target in targets:
+        out = np.zeros(last, "float32")
+        run(s, tensors, *arrays, out, target=target)
+        np.testing.assert_allclose(out, wanted(*arrays), rtol=rtol)
+
+
 def test_prefetch():
     a = te.placeholder((40, 64), name="A")
     k = te.reduce_axis((0, 64), name="k")
@@ -25,11 +35,7 @@ def test_prefetch():
     assert str(weft.lower(s, [a, b], simple_mode=True)).count("tir.prefetch") == 4  # lines of 16
     func = te.schedule.schedule_to_prim_func(s, [a, b])
     assert get_source(func, "llvm").count("call void @llvm.prefetch") >= 1
-    x, out = np.random.default_rng(0).random((40, 64), "float32"), np.zeros(40, "float32")
-    for target in ("llvm", "c"):
-        run(s, [a, b], x, out, target=target)
-        np.testing.assert_allclose(out, x.sum(1), rtol=1e-5)
-        out[:] = 0
+    check(s, [a, b], lambda x: x.sum(1), rtol=1e-5)
     refuses(error.ScheduleError, "does not read 'C'", s[b].prefetch, te.placeholder((4,), name="C"), b.op.axis[0], 1)
 
 
@@ -44,9 +50,7 @@ def test_double_buffer():
     lowered = tir.transform.InjectDoubleBuffer()(weft.IRModule({"main": func}))["main"]
     allocated = [n.buffer for n in ir.walk(lowered.body) if isinstance(n, tir.AllocBuffer)]
     assert [d.value for d in allocated[0].shape] == [2, 1, 32]
-    x, out = np.random.default_rng(0).random((10, 32), "float32"), np.zeros((10, 32), "float32")
-    run(s, [a, c], x, out)
-    np.testing.assert_allclose(out, 2 * x[:, ::-1] + 1, rtol=1e-6)
+    check(s, [a, c], lambda x: 2 * x[:, ::-1] + 1)
 
 
 def prefetched(s):
@@ -69,11 +73,7 @@ def test_prefetch_in_a_stage_that_another_one_runs(offset):
     s[b].compute_at(s[c], c.op.axis[0])
     s[b].prefetch(a, b.op.axis[0], offset)
     assert prefetched(s) == [[f"i + {offset}", "0"]]
-    x, out = np.random.default_rng(0).random((20, 32), "float32"), np.zeros((20, 32), "float32")
-    for target in ("llvm", "c"):
-        run(s, [a, c], x, out, target=target)
-        np.testing.assert_allclose(out, 2 * x[:, ::-1] + 1, rtol=1e-6)
-        out[:] = 0
+    check(s, [a, c], lambda x: 2 * x[:, ::-1] + 1)
 
 
 def test_prefetch_of_whole_tiles():
@@ -104,11 +104,7 @@ def test_prefetch_in_front_of_a_double_buffered_fill():
     s[c].prefetch(w, c.op.axis[0], 1)
     s[b].prefetch(a, b.op.axis[0], 2)
     assert halves(s, [a, w, c]) == {"B"}
-    x, y = np.random.default_rng(0).random((2, 10, 32), "float32")
-    for target in ("llvm", "c"):
-        out = np.zeros((10, 32), "float32")
-        run(s, [a, w, c], x, y, out, target=target)
-        np.testing.assert_allclose(out, 2 * x[:, ::-1] + y, rtol=1e-6)
+    check(s, [a, w, c], lambda x, y: 2 * x[:, ::-1] + y)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 7])
@@ -125,9 +121,7 @@ def test_two_double_buffers_of_one_loop(rows):
         s[t].double_buffer()
     if rows > 1:
         assert halves(s, [a, w, c]) == {"B", "D"}
-    x, y, out = *np.random.default_rng(0).random((2, rows, 16), "float32"), np.zeros((rows, 16), "float32")
-    run(s, [a, w, c], x, y, out)
-    np.testing.assert_allclose(out, 2 * x[:, ::-1] + (y - 1)[:, ::-1] + y * y, rtol=1e-5)
+    check(s, [a, w, c], lambda x, y: 2 * x[:, ::-1] + (y - 1)[:, ::-1] + y * y, rtol=1e-5)
 
 
 def test_a_double_buffer_made_of_another_one_stays():
@@ -140,9 +134,7 @@ def test_a_double_buffer_made_of_another_one_stays():
         s[t].compute_at(s[c], c.op.axis[0])
         s[t].double_buffer()
     assert halves(s, [a, c]) == {"B"}
-    x, out = np.random.default_rng(0).random((6, 8), "float32"), np.zeros((6, 8), "float32")
-    run(s, [a, c], x, out)
-    np.testing.assert_allclose(out, 2 * x - 1, rtol=1e-6)
+    check(s, [a, c], lambda x: 2 * x - 1)
 
 
 def dot_row(n, width):
@@ -218,9 +210,7 @@ def test_tensorize_a_cached_stage_by_a_call():
     s = te.create_schedule(c.op)
     s[b].compute_at(s[c], c.op.axis[0])
     s[b].tensorize(b.op.axis[1], copy)
-    values, out = np.random.default_rng(0).random((8, 16), "float32"), np.zeros((8, 16), "float32")
-    run(s, [a, c], values, out)
-    np.testing.assert_allclose(out, values * 3, rtol=1e-6)
+    check(s, [a, c], lambda x: x * 3, targets=["llvm"])
 
 
 def test_tensorize_refusals():
@@ -254,9 +244,7 @@ def test_stages_whose_indices_have_other_types(outer, middle, rolling):
     s[b].compute_at(s[c], block)
     if rolling:
         s[b].rolling_buffer()
-    x, out = np.random.default_rng(0).random(14, "float32"), np.zeros(24, "float32")
-    run(s, [a, c], x, out)
-    np.testing.assert_allclose(out, np.repeat(x[:12] + x[2:], 2) * 2, rtol=1e-6)
+    check(s, [a, c], lambda x: np.repeat(x[:12] + x[2:], 2) * 2)
 
 
 def test_what_lower_returns_reads_as_it_was_written_and_builds():

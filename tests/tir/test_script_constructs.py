@@ -5,37 +5,29 @@ import importlib
 import numpy as np
 import pytest
 
+from tests import texts
 from weft import ir, tir
 from weft.error import InvalidArgument, ParseError
 from weft.script import from_source
 
-FUNCTIONS = {
-    "strides": """
-def f(a: T.handle):
+FUNCTIONS = """
+def strides(a: T.handle):
     n = T.int32()
     s = T.int32()
     A = T.match_buffer(a, (n, 4), "float32", strides=(s, 1), elem_offset=0, align=64, offset_factor=1)
     A[0, 0] = T.float32(1)
-""",
-    "elem_offset": """
-def f(a: T.handle):
+def elem_offset(a: T.handle):
     o = T.int32()
     A = T.match_buffer(a, (16,), "float16", elem_offset=o, scope="shared", buffer_type="auto")
     A[0] = T.float16(1)
-""",
-    "axis_separators": """
-def f(a: T.handle):
+def axis_separators(a: T.handle):
     A = T.match_buffer(a, (16, 16), "int8", axis_separators=[1])
     A[0, 0] = T.int8(1)
-""",
-    "buffer annotation": """
-def f(A: T.Buffer((4, 4), "float32", strides=[8, 1], elem_offset=2),
+def buffer_annotation(A: T.Buffer((4, 4), "float32", strides=[8, 1], elem_offset=2),
       B: T.Buffer((4,), scope="local"), C: T.Buffer(4, "int32")):
     A[0, 1] = B[2]
     C[3] = 5
-""",
-    "alloc old": """
-def f(A: T.Buffer((16,), "float32")):
+def alloc_old(A: T.Buffer((16,), "float32")):
     B = T.alloc_buffer((16,), "float32", scope="shared", strides=[1])
     for i in range(16):
         with T.block("B"):
@@ -44,17 +36,13 @@ def f(A: T.Buffer((16,), "float32")):
             T.writes(B[vi])
             T.block_attr({"pragma": 1, "s": "x", "l": [1, 2], "f": 0.5})
             B[vi] = A[vi]
-""",
-    "where": """
-def f(A: T.Buffer((15,), "float32")):
+def where(A: T.Buffer((15,), "float32")):
     for i, j in T.grid(4, 4):
         with T.block():
             T.where(i * 4 + j < 15)
             v = T.axis.S(15, i * 4 + j)
             A[v] = T.float32(1)
-""",
-    "init": """
-def f(A: T.Buffer((4, 5), "float32"), C: T.Buffer((4,), "float32")):
+def init(A: T.Buffer((4, 5), "float32"), C: T.Buffer((4,), "float32")):
     for i, j in T.grid(4, 5):
         with T.block("C"):
             vi = T.axis.spatial(4, i)
@@ -62,47 +50,33 @@ def f(A: T.Buffer((4, 5), "float32"), C: T.Buffer((4,), "float32")):
             with T.init():
                 C[vi] = T.float32(0)
             C[vi] += A[vi, vj]
-""",
-    "LetStmt": """
-def f(A: T.Buffer((4,), "int32")):
+def LetStmt(A: T.Buffer((4,), "int32")):
     y: T.int32 = A[0] * 2
     with T.LetStmt(y + 1) as z:
         A[1] = z
     w: T.let[T.int32] = A[2]
     A[3] = w
-""",
-    "Let": """
-def f(A: T.Buffer((4,), "int32")):
+def Let(A: T.Buffer((4,), "int32")):
     x = T.int32()
     A[0] = T.Let(x + 1, where={x: A[1]})
-""",
-    "attr": """
-def f(A: T.Buffer((4,), "int32")):
+def attr(A: T.Buffer((4,), "int32")):
     with T.attr(A.data, "storage_alignment", 64):
         A[0] = 1
     T.attr(0, "pragma_x", "text")
     A[1] = 2
-""",
-    "launch": """
-def f(A: T.Buffer((128,), "int32")):
+def launch(A: T.Buffer((128,), "int32")):
     bx = T.launch_thread("blockIdx.x", 4)
     with T.launch_thread("threadIdx.x", 32) as tx:
         A[bx * 32 + tx] = 1
-""",
-    "env_thread": """
-def f(A: T.Buffer((128,), "int32")):
+def env_thread(A: T.Buffer((128,), "int32")):
     tx = T.env_thread("threadIdx.x")
     T.launch_thread(tx, 128)
     A[tx] = 1
-""",
-    "thread loops": """
-def f(A: T.Buffer((128,), "int32")):
+def thread_loops(A: T.Buffer((128,), "int32")):
     for i in T.thread_binding(4, thread="blockIdx.x", annotations={"k": 1}):
         for j in T.thread_binding(0, 32, thread="threadIdx.x"):
             A[i * 32 + j] = 1
-""",
-    "loops": """
-def f(A: T.Buffer((128,), "int32")):
+def loops(A: T.Buffer((128,), "int32")):
     for i in T.serial(0, 4, annotations={"a": "b"}):
         for j in T.parallel(2):
             for k in T.unroll(2):
@@ -112,23 +86,17 @@ def f(A: T.Buffer((128,), "int32")):
         A[i] = 3
     for i in T.serial(10, step=2):
         A[i] = 3
-""",
-    "assert": """
-def f(A: T.Buffer((4,), "int32")):
+def assert_(A: T.Buffer((4,), "int32")):
     assert A[0] > 0, "positive"
     with T.Assert(A[1] > 0, "also"):
         A[2] = 1
     T.Assert(A[3] == 1, "x")
-""",
-    "while": """
-def f(A: T.Buffer((4,), "int32")):
+def while_(A: T.Buffer((4,), "int32")):
     while A[0] < 10:
         A[0] = A[0] + 1
     with T.While(A[1] < 3):
         A[1] = A[1] + 1
-""",
-    "calls": """
-def f(A: T.Buffer((4,), "float32"), h: T.handle):
+def calls(A: T.Buffer((4,), "float32"), h: T.handle):
     T.evaluate(T.call_packed("foo", A.data, 1, T.float32(2), "text"))
     T.call_packed("bar")
     T.call_extern("int32", "ext", A.data, 3)
@@ -138,9 +106,7 @@ def f(A: T.Buffer((4,), "float32"), h: T.handle):
     A[2] = T.call_llvm_intrin("float32", "llvm.sqrt", A[0])
     T.tvm_call_packed("p", 1, 2)
     T.evaluate(0)
-""",
-    "tvm_": """
-def f(A: T.Buffer((4,), "float32"), h: T.handle):
+def tvm(A: T.Buffer((4,), "float32"), h: T.handle):
     sh = T.tvm_stack_make_shape(4, 5)
     T.evaluate(T.tvm_stack_make_array(A.data, sh, 0, 1, T.float32(0), 0, dtype="handle"))
     st = T.tvm_stack_alloca("array", 2)
@@ -152,16 +118,12 @@ def f(A: T.Buffer((4,), "float32"), h: T.handle):
     T.evaluate(T.isnullptr(h))
     T.evaluate(T.tvm_thread_allreduce(T.uint32(1), A[0], T.bool(True), A.data, 0, dtype="handle"))
     T.evaluate(T.tvm_warp_shuffle(T.uint32(1), A[0], 0, 32, 32))
-""",
-    "ptr": """
-def f(p: T.handle("float32"), q: T.handle("int8", "shared"), r: T.handle):
+def ptr(p: T.handle("float32"), q: T.handle("int8", "shared"), r: T.handle):
     A = T.Buffer((16,), "float32", data=p)
     B = T.decl_buffer((4,), "int8", data=q, scope="shared")
     A[0] = T.Cast("float32", B[0])
     T.evaluate(T.address_of(A[3]))
-""",
-    "dtypes": """
-def f(a: T.Buffer((1,), "int8"), b: T.Buffer((1,), "uint16"), c: T.Buffer((1,), "bfloat16"),
+def dtypes(a: T.Buffer((1,), "int8"), b: T.Buffer((1,), "uint16"), c: T.Buffer((1,), "bfloat16"),
       d: T.Buffer((1,), "float8_e4m3fn"), e: T.Buffer((1,), "bool"), g: T.Buffer((1,), "float64"),
       h: T.Buffer((1,), "uint64"), i: T.Buffer((1,), "float8_e5m2"), j: T.Buffer((1,), "int4")):
     a[0] = T.int8(-3)
@@ -173,9 +135,7 @@ def f(a: T.Buffer((1,), "int8"), b: T.Buffer((1,), "uint16"), c: T.Buffer((1,), 
     h[0] = T.uint64(18446744073709551615)
     i[0] = T.float8_e5m2(2)
     j[0] = T.Cast("int4", 3)
-""",
-    "vectors": """
-def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "int32")):
+def vectors(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "int32")):
     A[0:4] = T.Broadcast(T.float32(1), 4)
     A[T.Ramp(0, 2, 8)] = T.broadcast(T.float32(2), 8)
     B[T.ramp(0, 1, 4)] = T.Shuffle([B[0:2], B[2:4]], [3, 2, 1, 0])
@@ -183,9 +143,7 @@ def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "int32")):
     A[0:8:2] = A[8:16:2]
     B[0:4] = T.Select(B[4:8] > T.Broadcast(0, 4), B[4:8], T.Broadcast(1, 4))
     A[0:4] = T.Cast("float32x4", B[0:4])
-""",
-    "scalars": """
-def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "int32")):
+def scalars(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "int32")):
     A[0] = T.Select(B[0] > 0, A[1], A[2])
     A[1] = T.if_then_else(B[0] > 0 and not B[1] == 2 or B[2] != 1, A[1], T.float32(0))
     B[0] = T.truncdiv(B[1], 3) + T.truncmod(B[1], 3)
@@ -208,19 +166,13 @@ def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "int32")):
     B[5] = T.q_multiply_shift(B[0], B[1], 31, 0)
     T.assume(B[0] > 0)
     T.ret(0)
-""",
-    "func attr": """
-def f(A: T.Buffer((4,), "int32")) -> T.int32:
+def func_attr(A: T.Buffer((4,), "int32")) -> T.int32:
     T.func_attr({"global_symbol": "g", "tir.noalias": True, "n": 3, "list": ["a", "b"], "d": {"x": 1}})
     return A[0]
-""",
-    "target": """
-def f(A: T.Buffer((4,), "int32")):
+def target(A: T.Buffer((4,), "int32")):
     T.func_attr({"target": T.target("llvm"), "calling_conv": 2})
     A[0] = 1
-""",
-    "match inside": """
-def f(A: T.Buffer((16, 16), "float32")):
+def match_inside(A: T.Buffer((16, 16), "float32")):
     for i in range(4):
         with T.block("b"):
             v = T.axis.spatial(4, i)
@@ -230,9 +182,7 @@ def f(A: T.Buffer((16, 16), "float32")):
             s1 = T.int32()
             W = T.match_buffer(A[v * 4:v * 4 + 4, 0:16], (4, 16), strides=[s0, s1], offset_factor=1)
             W[0, 0] = W[1, 1]
-""",
-    "axes": """
-def f(A: T.Buffer((16, 16), "float32")):
+def axes(A: T.Buffer((16, 16), "float32")):
     for i, j, k, l, m in T.grid(4, 4, 4, 4, 4):
         with T.block("b"):
             v = T.axis.spatial((0, 4), i)
@@ -243,9 +193,7 @@ def f(A: T.Buffer((16, 16), "float32")):
             T.reads()
             T.writes(A[v, 0:16])
             A[v, z] = T.float32(1)
-""",
-    "nested block": """
-def f(A: T.Buffer((16,), "float32")):
+def nested_block(A: T.Buffer((16,), "float32")):
     with T.block("root"):
         T.reads(A[0:16])
         T.writes(A[0:16])
@@ -258,9 +206,7 @@ def f(A: T.Buffer((16,), "float32")):
                     with T.block("i"):
                         w = T.axis.spatial(4, j)
                         A[v * 4 + w] = B[w]
-""",
-    "allocate": """
-def f(A: T.Buffer((4,), "int32")):
+def allocate(A: T.Buffer((4,), "int32")):
     d = T.allocate([16], "int32", "global", annotations={"k": 1})
     B = T.decl_buffer((16,), "int32", data=d)
     B[0] = A[0]
@@ -268,9 +214,7 @@ def f(A: T.Buffer((4,), "int32")):
         C = T.Buffer((4,), "float32", data=p)
         C[0] = T.float32(1)
     A[0] = B[0]
-""",
-    "if": """
-def f(A: T.Buffer((4,), "int32"), n: T.int32):
+def if_(A: T.Buffer((4,), "int32"), n: T.int32):
     if n > 3:
         A[0] = 1
     elif n > 2:
@@ -284,36 +228,25 @@ def f(A: T.Buffer((4,), "int32"), n: T.int32):
             A[3] = 4
         with T.Else():
             A[0] = 4
-""",
-    "scalar args": """
-def f(x: T.int64, y: T.float32, z: T.bool, h: T.handle, A: T.Buffer((1,), "float32")):
+def scalar_args(x: T.int64, y: T.float32, z: T.bool, h: T.handle, A: T.Buffer((1,), "float32")):
     A[0] = T.Select(z, y, T.Cast("float32", x))
-""",
-    "realize": """
-def f(A: T.Buffer((4,), "int32")):
+def realize(A: T.Buffer((4,), "int32")):
     with T.realize(A[0:4], "global", True):
         A[0] = 1
-""",
-    "prefetch": """
-def f(A: T.Buffer((4,), "int32")):
+def prefetch(A: T.Buffer((4,), "int32")):
     T.buffer_store(A, 1, [0])
-""",
-    "meta": """
-def f(A: T.Buffer((16,), "int32")):
+def meta(A: T.Buffer((16,), "int32")):
     n = T.meta_var(4)
     for i in T.unroll(n):
         A[i + n] = 1
-""",
-    "comment var ops": """
-def f(A: T.Buffer((16,), "int32")):
+def comment_var_ops(A: T.Buffer((16,), "int32")):
     '''A doc string.'''
     A[1] = T.Add(A[0], 2)
     A[2] = T.Mul(T.Sub(A[0], 1), T.FloorMod(A[1], 3)) + T.Div(A[0], 2) + T.Mod(A[0], 2)
     T.evaluate(T.And(T.LT(A[0], 1), T.Or(T.GE(A[1], 2), T.Not(T.EQ(A[2], 3)))))
     T.evaluate(T.NE(A[0], 1) and T.LE(A[0], 2) and T.GT(A[0], 1))
-""",
-}
-CASES = {name: "@T.prim_func" + text for name, text in FUNCTIONS.items()} | {
+"""
+CASES = {name: "@T.prim_func\n" + text for name, text in texts.named(FUNCTIONS, texts.FUNCTIONS).items()} | {
     "module": """
 @I.ir_module
 class M:

@@ -5,15 +5,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from tests.arrays import floats
 from tests.topi.running import evaluate
 from weft import error, topi
 
 RNG = np.random.default_rng(5)
 nn = topi.nn
-
-
-def normal(*shape: int, dtype: str = "float32") -> np.ndarray:
-    return RNG.normal(size=shape).astype(dtype)
+normal = floats(RNG)
 
 
 def _conv(x: np.ndarray, w: np.ndarray, **options) -> np.ndarray:

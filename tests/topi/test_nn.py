@@ -5,6 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from tests.arrays import floats
 from tests.refusals import refuses
 from tests.topi.running import evaluate
 from weft import error, ir, target, te, tir, topi
@@ -12,10 +13,7 @@ from weft.tir.schedule import schedule_func
 
 RNG = np.random.default_rng(6)
 nn = topi.nn
-
-
-def normal(*shape: int, dtype: str = "float32") -> np.ndarray:
-    return RNG.normal(size=shape).astype(dtype)
+normal = floats(RNG)
 
 
 X, IMAGE = normal(3, 5), normal(2, 4, 6, 7)
@@ -159,17 +157,22 @@ _PADDINGS = {
         ((7, 4, 2, 3), (1, 3, 0, 0), (2, 2, 0, 0)),
         ((3, 5, 64), (0, 2, 0), (0, 1, 0)),
         ((1, 4, 6, 2), (0, 0, 4, 1), (0, 0, 4, 0)),
+        ((2, 3, 9, 21), (0, 0, 3, 1), (0, 0, 2, 4)),
+        ((1, 100), (0, 20), (0, 50)),
+        ((5, 8), (2, 0), (1, 0)),
+        ((3, 17), (1, 0), (0, 3)),
     ],
 )
-def test_padding_before_short_axes(mode, shape, before, after) -> None:
+def test_padding_of_short_and_long_axes(mode, shape, before, after) -> None:
     x = normal(*shape)
     expected = np.pad(x, list(zip(before, after, strict=True)), mode)
     np.testing.assert_array_equal(evaluate(lambda t: _PADDINGS[mode](t, before, after), x), expected)
-    sizes = [te.size_var(f"d{i}", "int64") if n > 3 and i < 3 else n for i, n in enumerate(shape)]
-    t, found = te.placeholder(sizes), np.zeros_like(expected)
-    func = schedule_func(te.create_prim_func([t, _PADDINGS[mode](t, before, after)]), target.Target("llvm"))
-    target.build(func, target.Target("llvm"))["main"](x, found)
-    np.testing.assert_array_equal(found, expected)
+    named = [te.size_var(f"d{i}", "int64") if n > 3 and i < 3 else n for i, n in enumerate(shape)]
+    for sizes in (shape, named):
+        t, found = te.placeholder(sizes), np.zeros_like(expected)
+        func = schedule_func(te.create_prim_func([t, _PADDINGS[mode](t, before, after)]), target.Target("llvm"))
+        target.build(func, target.Target("llvm"))["main"](x, found)
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("behind", [1, 3, 5])

@@ -1,4 +1,4 @@
-"""Operators that read at computed places: padding, repeating, resizing, sampling, arguments of extrema."""
+"""Operators that read at computed places: repeating, resizing, sampling, arguments of extrema."""
 
 import ml_dtypes
 import numpy as np
@@ -11,7 +11,6 @@ from weft.tir.schedule import default_schedule
 from weft.topi.reduce import arg_reduce
 from weft.topi.resize import resize
 from weft.topi.sample import grid_sample
-from weft.topi.slice import pad
 
 RNG = np.random.default_rng(11)
 
@@ -25,22 +24,6 @@ def scheduled(fn, *arrays):
     found = np.empty([int(d) for d in out.shape], str(out.dtype))
     kernel(*arrays, found)
     return found
-
-
-@pytest.mark.parametrize("mode", ["reflect", "edge", "wrap", "symmetric"])
-@pytest.mark.parametrize(
-    ("shape", "widths"),
-    [
-        ((2, 3, 9, 21), ((0, 0), (0, 0), (3, 2), (1, 4))),
-        ((1, 100), ((0, 0), (20, 50))),
-        ((5, 8), ((2, 1), (0, 0))),
-        ((3, 17), ((1, 0), (0, 3))),
-    ],
-)
-def test_padding_by_the_tensor(mode, shape, widths):
-    x = RNG.standard_normal(shape).astype(np.float32)
-    found = scheduled(lambda t: pad(t, [w for p in widths for w in p], mode), x)
-    np.testing.assert_array_equal(found, np.pad(x, widths, mode))
 
 
 @pytest.mark.parametrize("last", [False, True])

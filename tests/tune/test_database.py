@@ -104,8 +104,7 @@ def test_another_machines_records_are_told_once_and_kept(tmp_path):
     database = JSONDatabase(path)
     with pytest.warns(RuntimeWarning, match=r"(?s)nothing for this machine.*4 threads, here 2.*0\.0\.9.*with \+neon"):
         assert not database.check_hardware(HERE)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         assert not database.check_hardware(HERE)
         assert database.check_hardware(THERE)
     database.commit(record("a", HERE))

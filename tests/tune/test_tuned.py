@@ -111,8 +111,7 @@ def test_records_of_other_rules_are_told_and_not_used(decisions):
     func = product()
     with pytest.warns(RuntimeWarning, match=r"out of date and not used.*tune again"):
         assert Tuned(database(func, decisions), TARGET).schedule(func) is None
-    with database(func, decisions), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with database(func, decisions), warnings.catch_warnings(action="ignore"):
         run(func)
 
 

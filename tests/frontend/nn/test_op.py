@@ -7,11 +7,12 @@ import torch.nn.functional as F
 from weft.relax.frontend.nn import Tensor, op  # noqa: F401 - rows of the tables name Tensor
 
 from tests.frontend.nn.tracing import check
+from tests.texts import named
 
 FACTOR = 'x, scale_factor=1.7, mode="bilinear", recompute_scale_factor=True'
 
-OPERATIONS = {  # a row of shapes and the sizes of their n, then an operation a row
-    "arithmetic": """
+OPERATIONS = named(f"""
+    # arithmetic
         x=[2, "n"], y=[1, "n"], n=(5, 1, 0)
         x + y
         x - 2
@@ -31,8 +32,7 @@ OPERATIONS = {  # a row of shapes and the sizes of their n, then an operation a 
         op.equal(x, x) | x == x
         op.not_equal(x, y) | x != y
         op.logical_and(x < y, x > 0) | (x < y) & (x > 0)
-        """,
-    "functions": """
+    # functions
         x=["n", 3], n=(5, 1, 0)
         op.exp(x) | x.exp()
         op.sqrt(op.square(x)) | x.abs()
@@ -52,15 +52,13 @@ OPERATIONS = {  # a row of shapes and the sizes of their n, then an operation a 
         op.astype(x, "int32") | x.int()
         x.astype("float64") | x.double()
         op.negative(x) | -x
-        """,
-    "where and prelu": """
+    # where and prelu
         x=["n", 4, 3], a=[4], n=(5, 1, 0)
         op.where(x > 0, x, -1.0) | torch.where(x > 0, x, -1.0)
         op.where(x < 0.5, 2.0, x) | torch.where(x < 0.5, 2.0, x)
         op.where(x < 0.5, 2.0, 3) | torch.where(x < 0.5, 2.0, 3.0)
         op.prelu(x, a) | F.prelu(x, a)
-        """,
-    "shapes": """
+    # shapes
         x=["n", 4, 6], n=(5, 1)
         op.reshape(x, (x.shape[0] * 2, -1)) | x.reshape(x.shape[0] * 2, 12)
         x.reshape(3, 4, -1) | x.reshape(3, 4, 2 * x.shape[0])
@@ -77,20 +75,17 @@ OPERATIONS = {  # a row of shapes and the sizes of their n, then an operation a 
         op.pad(x, [0, 0, 1, 2, 0, 1], value=0.5) | F.pad(x, (0, 1, 1, 2), value=0.5)
         op.broadcast_to(op.unsqueeze(x, 0), (2, *x.shape)) | x[None].expand(2, *x.shape)
         op.strided_slice(x, [0, 2], [0, 1], [x.shape[0], 5], [1, 2]) | x[:, :, 1:5:2]
-        """,
-    "indices": """
+    # indices
         x=[4, 5], i=(["n", 2], "int64"), n=(4, 1)
         op.take(x, i, axis=0) | x[i.long()]
         op.take(x, op.reshape(i, (-1,)), axis=1) | x[:, i.reshape(-1).long()]
         op.gather_elements(x, i, axis=1) | x.gather(1, i)
-        """,
-    "triangles": """
+    # triangles
         x=["n", "n"], n=(5, 1, 0)
         op.triu(x, 1) | x.triu(1)
         op.tril(x, -1) | x.tril(-1)
         op.triu(x) | x.triu()
-        """,
-    "made from shapes": """
+    # made from shapes
         x=["n"], n=(5, 1, 0)
         op.zeros((x.shape[0], 2)) | torch.zeros(x.shape[0], 2)
         op.ones([x.shape[0]], "int64") | torch.ones(x.shape[0], dtype=torch.int64)
@@ -101,8 +96,7 @@ OPERATIONS = {  # a row of shapes and the sizes of their n, then an operation a 
         op.full((x.shape[0],), op.sum(x)) | torch.full((x.shape[0],), x.sum())
         op.arange(0.0, 1.0, 0.25) | torch.arange(0, 1, 0.25)
         op.full((1,), True, "bool") | torch.full((1,), True)
-        """,
-    "reductions": """
+    # reductions
         x=["n", 3, 7], n=(5, 1)
         op.sum(x) | x.sum()
         op.sum(x, -1) | x.sum(-1)
@@ -113,21 +107,18 @@ OPERATIONS = {  # a row of shapes and the sizes of their n, then an operation a 
         op.softmax(x, 1) | x.softmax(1)
         op.cumsum(x, 1) | x.cumsum(1)
         op.cumsum(x, 2, exclusive=True) | x.cumsum(2) - x
-        """,
-    "norms": """
+    # norms
         x=["n", 4, 6], w=[6], b=[6], n=(3, 1)
         op.layer_norm(x, 6, w, b, eps=1e-6) | F.layer_norm(x, (6,), w, b, 1e-6)
         op.layer_norm(x, [6]) | F.layer_norm(x, (6,))
         op.rms_norm(x, w, -1, 1e-6) | rms(x, w)
         op.group_norm(x, 2, None, None) | F.group_norm(x, 2)
         op.rms_norm(x, w, [2], 1e-6) | rms(x, w)
-        """,
-    "matmul": """
+    # matmul
         x=[3, "n", 4], y=[4, 5], n=(5, 1, 0)
         op.matmul(x, y) | x @ y
         x @ y
-        """,
-    "convolutions": """
+    # convolutions
         x=[2, 4, 9, 8], w=[6, 4, 3, 3], b=[6], x1=[1, 4, 7], w1=[6, 4, 5], t1=[4, 6, 3]
         op.conv2d(x, w, b) | F.conv2d(x, w, b)
         op.conv2d(x, w, stride=2, padding=1, dilation=2) | F.conv2d(x, w, stride=2, padding=1, dilation=2)
@@ -136,12 +127,10 @@ OPERATIONS = {  # a row of shapes and the sizes of their n, then an operation a 
         op.conv1d_transpose(x1, t1, b, stride=2, output_padding=1) | F.conv_transpose1d(x1, t1, b, 2, output_padding=1)
         op.conv1d(x1, w1, padding="same") | F.conv1d(x1, w1, padding="same")
         op.conv1d(x1, w1, padding="valid") | F.conv1d(x1, w1, padding="valid")
-        """,
-    "conv3d": """
+    # conv3d
         x=[1, 2, 4, 5, 3], w=[3, 2, 3, 3, 3], b=[3]
         op.conv3d(x, w, b, padding=1) | F.conv3d(x, w, b, padding=1)
-        """,
-    "interpolate": f"""
+    # interpolate
         x=[1, 3, 4, 5]
         op.interpolate(x, size=(8, 9)) | F.interpolate(x, (8, 9))
         op.interpolate(x, scale_factor=2.0, mode="bilinear") | F.interpolate(x, scale_factor=2.0, mode="bilinear")
@@ -149,15 +138,13 @@ OPERATIONS = {  # a row of shapes and the sizes of their n, then an operation a 
         op.interpolate(x, scale_factor=1.7) | F.interpolate(x, scale_factor=1.7)
         op.interpolate(x, size=6, mode="bilinear", align_corners=True) | F.interpolate(x, 6, None, "bilinear", True)
         op.interpolate({FACTOR}) | F.interpolate({FACTOR})
-        """,
-    "sorting": """
+    # sorting
         x=["n", 6], n=(5, 2)
         op.sort(x) | x.sort().values
         op.argsort(x, 0, True, "int64") | x.argsort(0, True)
         op.topk(x, 2, dtype="int64") | list(x.topk(2))
         op.topk(x, 1, 0, "values", False) | x.topk(1, 0, largest=False).values
-        """,
-}
+""")  # a row of shapes and the sizes of their n, then an operation a row
 
 
 def rms(x, w):

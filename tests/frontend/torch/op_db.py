@@ -36,9 +36,8 @@ def core() -> set[str]:
     found = set()
     for name in dir(torch.ops.aten):
         packet = getattr(torch.ops.aten, name, None)
-        if hasattr(packet, "overloads"):
-            if any(torch.Tag.core in getattr(packet, o).tags for o in packet.overloads()):
-                found.add(name)
+        if hasattr(packet, "overloads") and any(torch.Tag.core in getattr(packet, o).tags for o in packet.overloads()):
+            found.add(name)
     return found
 
 

@@ -49,8 +49,7 @@ def exported(module, args, dynamic=None):
     """``torch.export`` of a module in evaluation mode; it warns about its own insides."""
     if isinstance(module, Call) and dynamic:  # PyTorch wants one tuple of all arguments' dimensions
         dynamic = (tuple(d for part in dynamic for d in (part if isinstance(part, tuple) else (part,))),)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return torch.export.export(module.eval(), args, dynamic_shapes=dynamic)
 
 

@@ -20,8 +20,7 @@ SLICE = (
 def test_slice(name):
     """Compiled for sizes that are open, in the first type; evaluated in the others and for known sizes."""
     info = ALL[name]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         calls = [(info, s, dynamic) for _, _, s in op_db.samples(info, 1) for dynamic in (True, False)]
         found = [op_db.check(*calls[0], machine), *(op_db.check(*call, evaluated) for call in calls[1:])]
     assert "ok" in found

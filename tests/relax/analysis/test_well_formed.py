@@ -4,6 +4,7 @@ import pytest
 
 import weft
 from tests.refusals import refuses
+from tests.texts import named
 from weft import error, relax, script
 from weft.ir import Attrs, Call, IRModule, Op, Var
 from weft.relax.analysis import check_well_formed, well_formed
@@ -24,9 +25,9 @@ def refused(mod, place, message, beneath=None):
     assert beneath is None or [line for line in above if " = " in line][-1].startswith(beneath), above
 
 
-SOURCES = {
-    "effect in a dataflow block": (
-        f"""
+# Programs under the place of what is wrong in them and what is said of it.
+SOURCES = named(f"""
+# main, 'b': the call of 'my.f' may have effects and stands in a dataflow block
     @R.function(pure=False)
     def main(x: {T}):
         with R.dataflow():
@@ -34,22 +35,12 @@ SOURCES = {
             b = R.call_packed("my.f", a, ty_args={T})
             R.output(b)
         return b
-""",
-        "main, 'b'",
-        "the call of 'my.f' may have effects and stands in a dataflow block",
-    ),
-    "effect in a pure function": (
-        f"""
+# main, 'c': the call of 'relax.print' may have effects and stands in a pure function
     @R.function
     def main(x: {T}):
         c = R.print(x, format="x")
         return x
-""",
-        "main, 'c'",
-        "the call of 'relax.print' may have effects and stands in a pure function",
-    ),
-    "impure function called by a pure one": (
-        f"""
+# main, 'b': the call of 'f' may have effects and stands in a pure function
     @R.function
     def main(x: {T}):
         b = Module.f(x)
@@ -59,27 +50,17 @@ SOURCES = {
     def f(x: {T}) -> {T}:
         c = R.print(x, format="x")
         return x
-""",
-        "main, 'b'",
-        "the call of 'f' may have effects and stands in a pure function",
-    ),
-    "effect in an inner function": (
-        f"""
+# main, 'd': the call of 'relax.print' may have effects and stands in a pure function
     @R.function
     def main(x: {T}):
         @R.function
         def inner(y: {T}) -> {T}:
-            c = R.print(y, format="y")
+            d = R.print(y, format="y")
             return y
 
         z = inner(x)
         return z
-""",
-        "main, 'c'",
-        "the call of 'relax.print' may have effects and stands in a pure function",
-    ),
-    "condition": (
-        f"""
+# main, 'y': the condition of an if is no scalar bool but R.Tensor((2,), dtype="bool")
     @R.function
     def main(x: {T}, c: R.Tensor((2,), "bool")):
         if c:
@@ -87,17 +68,12 @@ SOURCES = {
         else:
             y = R.sin(x)
         return y
-""",
-        "main, 'y'",
-        'the condition of an if is no scalar bool but R.Tensor((2,), dtype="bool")',
-    ),
-}
+""")
 
 
-@pytest.mark.parametrize("name", SOURCES)
-def test_programs(name):
-    source, place, message = SOURCES[name]
-    refused(script.from_source(HEAD + source), place, message)
+@pytest.mark.parametrize("said", SOURCES)
+def test_programs(said):
+    refused(script.from_source(HEAD + SOURCES[said]), *said.split(": ", 1))
 
 
 def test_forced_purity_is_believed():

@@ -15,12 +15,9 @@ from weft.relax.transform import FuseOpsByPattern, MergeCompositeFunctions
 
 
 def composites(mod):
-    out = []
-    for func in mod.functions.values():
-        for node in weft.ir.walk(func):
-            if isinstance(node, weft.ir.Function) and node.attrs.get("Composite"):
-                out.append(str(node.attrs["Composite"]))
-    return sorted(set(out))
+    nodes = (node for func in mod.functions.values() for node in weft.ir.walk(func))
+    found = (n.attrs.get("Composite") for n in nodes if isinstance(n, weft.ir.Function))
+    return sorted({str(name) for name in found if name})
 
 
 def conv_relu(x, w, **attrs):

@@ -29,6 +29,13 @@ def names(found):
     return {p: v.name_hint for p, v in found.items()}
 
 
+def call(name, *args):
+    """A pattern of an operator's call; without arguments, of any two where it takes two, or of any one."""
+    if not args:
+        args = [dpl.wildcard() for _ in range(1 + (name in ("add", "subtract", "multiply", "matmul")))]
+    return dpl.is_op(f"relax.{name}")(*args)
+
+
 def test_used_by():
     with dpl.PatternContext() as ctx:
         x, use = dpl.is_var("x"), dpl.wildcard()
@@ -39,10 +46,10 @@ def test_used_by():
 
 def test_chains_and_forks():
     with dpl.PatternContext() as ctx:
-        relu = dpl.is_op("relax.nn.relu")(dpl.wildcard())
-        exp = dpl.is_op("relax.exp")(dpl.wildcard())
-        seq = dpl.is_op("relax.add")(dpl.wildcard(), dpl.wildcard()) >> relu
-        relu.fork_to(exp, dpl.is_op("relax.multiply")(dpl.wildcard(), dpl.wildcard()))
+        relu = call("nn.relu")
+        exp = call("exp")
+        seq = call("add") >> relu
+        relu.fork_to(exp, call("multiply"))
     found = names(ctx.match_dfb(block(CHAIN)))
     assert [found[p] for p in (seq[0], relu, exp)] == ["a", "b", "c"]
 
@@ -56,15 +63,13 @@ def test_chains_and_forks():
         (lambda relu, exp, mul: relu.used_by(mul, 1), False),
         (lambda relu, exp, mul: exp ^ mul, False),
         (lambda relu, exp, mul: relu.same_shape_as(exp, mul), True),
-        (lambda relu, exp, mul: exp >> (dpl.is_op("relax.subtract")(dpl.wildcard(), dpl.wildcard())), True),
+        (lambda relu, exp, mul: exp >> call("subtract"), True),
     ],
 )
 def test_constraints(constraint, holds):
     with dpl.PatternContext() as ctx:
-        relu = dpl.is_op("relax.nn.relu")(dpl.wildcard())
-        constraint(
-            relu, dpl.is_op("relax.exp")(dpl.wildcard()), dpl.is_op("relax.multiply")(dpl.wildcard(), dpl.wildcard())
-        )
+        relu = call("nn.relu")
+        constraint(relu, call("exp"), call("multiply"))
     assert (ctx.match_dfb(block(CHAIN)) is not None) is holds
 
 
@@ -72,14 +77,14 @@ def test_shapes_that_differ():
     func = function("x: (2, 3), w: (3, 4)", ["a = R.exp(x)", "b = R.matmul(a, w)"])
     for wanted, holds in (((2, 3), False), ((2, 4), True)):
         with dpl.PatternContext() as ctx:
-            product = dpl.is_op("relax.matmul")(dpl.wildcard(), dpl.wildcard())
-            product.same_shape_as(other := dpl.wildcard().has_shape(wanted) & dpl.is_op("relax.exp")(dpl.wildcard()))
+            product = call("matmul")
+            product.same_shape_as(other := dpl.wildcard().has_shape(wanted) & call("exp"))
         assert ctx.match_dfb(block(func)) is None
         with dpl.PatternContext() as ctx:
             product.same_shape_as(other)
         assert ctx.match_dfb(block(func)) is None
         with dpl.PatternContext() as ctx:
-            product = dpl.is_op("relax.matmul")(dpl.wildcard(), dpl.wildcard()).has_shape(wanted)
+            product = call("matmul").has_shape(wanted)
         assert (ctx.match_dfb(block(func)) is not None) is holds
 
 
@@ -89,22 +94,22 @@ def test_sequences_are_copied_with_their_constraints():
         f"x: {T}", ["a = R.exp(x)", "b = R.nn.relu(a)", "c = R.exp(x)", "d = R.nn.relu(c)", "e = R.add(b, d)"]
     )
     with dpl.PatternContext() as ctx:
-        first = dpl.is_op("relax.exp")(dpl.wildcard()) >> dpl.is_op("relax.nn.relu")(dpl.wildcard())
+        first = call("exp") >> call("nn.relu")
         second = first.dup()
         dpl.is_var("x").fork_to(first, second)
     found = names(ctx.match_dfb(block(func)))
     assert {found[p] for p in first.patterns} | {found[p] for p in second.patterns} == {"a", "b", "c", "d"}
     with dpl.PatternContext() as ctx:
-        third = dpl.is_op("relax.exp")(dpl.wildcard()) >> dpl.is_op("relax.nn.relu")(dpl.wildcard())
+        third = call("exp") >> call("nn.relu")
         dpl.is_var("x").fork_to(third, third.dup(), third.dup())
     assert ctx.match_dfb(block(func)) is None
 
 
 def test_incremental_contexts():
     with dpl.PatternContext() as outer:
-        relu = dpl.is_op("relax.nn.relu")(dpl.wildcard())
+        relu = call("nn.relu")
         with dpl.PatternContext(incremental=True) as inner:
-            relu >> dpl.is_op("relax.exp")(dpl.wildcard())
+            relu >> call("exp")
             assert dpl.PatternContext.current() is inner
     assert outer.match_dfb(block(CHAIN))
     assert inner.match_dfb(block(CHAIN)) is None
@@ -119,7 +124,7 @@ QKV = function(
 def merge_matmuls():
     with dpl.PatternContext() as ctx:
         x, q, k = dpl.wildcard(), dpl.wildcard(), dpl.wildcard()
-        first, second = dpl.is_op("relax.matmul")(x, q), dpl.is_op("relax.matmul")(x, k)
+        first, second = call("matmul", x, q), call("matmul", x, k)
 
     def rewriter(found, bindings):
         assert {v.name_hint for v in bindings} >= {"a", "c"} or len(bindings) != 5
@@ -151,8 +156,8 @@ def test_rewrite_bindings():
 def test_rewrite_bindings_to_variables():
     with dpl.PatternContext() as ctx:
         x = dpl.wildcard()
-        inner = dpl.is_op("relax.exp")(x)
-        outer = dpl.is_op("relax.log")(inner)
+        inner = call("exp", x)
+        outer = call("log", inner)
     func = function(f"x: {T}", ["a = R.exp(x)", "b = R.log(a)", "c = R.exp(b)", "d = R.log(c)", "e = R.sin(d)"])
     new = dpl.rewrite_bindings(ctx, lambda found, _: {found[outer]: found[x]}, func)
     ir.assert_structural_equal(new, function(f"x: {T}", ["e = R.sin(x)"]), map_free_vars=True)
@@ -161,7 +166,7 @@ def test_rewrite_bindings_to_variables():
 def test_rewrite_bindings_that_changes_types():
     with dpl.PatternContext() as ctx:
         x = dpl.wildcard()
-        exp = dpl.is_op("relax.exp")(x)
+        exp = call("exp", x)
     func = function("x: (2, 4)", ["a = R.exp(x)", "b = R.nn.relu(a)"])
     new = dpl.rewrite_bindings(ctx, lambda found, _: {found[exp]: relax.op.astype(found[x], "float16")}, func)
     assert [b.value.ty.dtype for b in block(new).bindings] == ["float16", "float16"]
@@ -170,15 +175,11 @@ def test_rewrite_bindings_that_changes_types():
 
 def test_rewrites_that_do_not_end():
     with dpl.PatternContext() as ctx:
-        add = dpl.is_op("relax.add")(dpl.wildcard(), dpl.wildcard())
+        add = call("add")
     with pytest.raises(error.InvalidArgument, match="does not come to an end"):
         dpl.rewrite_bindings(ctx, lambda found, b: {found[add]: relax.op.add(*reversed(b[found[add]].args))}, CHAIN)
     with pytest.raises(error.InvalidArgument, match="does not come to an end"):
-        dpl.rewrite_call(
-            dpl.is_op("relax.add")(dpl.wildcard(), dpl.wildcard()),
-            lambda e, _: relax.op.add(e.args[1], e.args[0]),
-            CHAIN,
-        )
+        dpl.rewrite_call(call("add"), lambda e, _: relax.op.add(e.args[1], e.args[0]), CHAIN)
 
 
 def test_wrong_uses():
@@ -186,7 +187,7 @@ def test_wrong_uses():
         dpl.wildcard().used_by(dpl.wildcard())
     with dpl.PatternContext() as ctx:
         x = dpl.is_var("x")
-        x ^ dpl.is_op("relax.add")(dpl.wildcard(), dpl.wildcard())
+        x ^ call("add")
     with pytest.raises(error.InvalidArgument, match="a new value is for a variable of the block"):
         dpl.rewrite_bindings(ctx, lambda found, _: {found[x]: relax.const(1.0)}, CHAIN)
     last = block(CHAIN).bindings[-1].var
@@ -201,7 +202,7 @@ def test_rewriting_repeats():
     relu = dpl.is_op("relax.nn.relu")
     once = dpl.PatternMatchingRewriter(relu(relu(x)), lambda _, found: relax.op.nn.relu(found[x]))
     twice = dpl.PatternMatchingRewriter.from_pattern(
-        dpl.is_op("relax.add")(x, x), lambda _, found: relax.op.multiply(found[x], relax.const(2.0, "float32"))
+        call("add", x, x), lambda _, found: relax.op.multiply(found[x], relax.const(2.0, "float32"))
     )
     new = (once | twice)(func)
     expected = ["a = R.multiply(x, R.const(2.0))", "b = R.multiply(a, R.const(2.0))", "d = R.nn.relu(b)"]
@@ -217,14 +218,14 @@ def test_patterns():
     values = relax.analysis.get_var2val(CHAIN)
     by_name = {v.name_hint: (v, e) for v, e in values.items()}
     a, d = by_name["a"][1], by_name["d"][1]
-    assert dpl.match(dpl.has_dtype("float32", dpl.is_op("relax.add")(dpl.wildcard(), dpl.wildcard())), a, values)
+    assert dpl.match(dpl.has_dtype("float32", call("add")), a, values)
     assert not dpl.has_dtype("float16").match(a, values)
     for operands in ((dpl.is_dfv("b"), dpl.wildcard()), (dpl.wildcard(), dpl.is_dfv("b"))):
-        assert dpl.is_op("relax.multiply")(*operands).match(d)
-        assert not dpl.is_op("relax.matmul")(*operands).match(d)
+        assert call("multiply", *operands).match(d)
+        assert not call("matmul", *operands).match(d)
     e = by_name["e"][1]
-    assert dpl.is_op("relax.subtract")(dpl.is_dfv("c"), dpl.wildcard()).match(e)
-    assert not dpl.is_op("relax.subtract")(dpl.wildcard(), dpl.is_dfv("c")).match(e)
+    assert call("subtract", dpl.is_dfv("c"), dpl.wildcard()).match(e)
+    assert not call("subtract", dpl.wildcard(), dpl.is_dfv("c")).match(e)
     assert dpl.wildcard().has_ty(a.ty).match(a)
     n = tir.Var("n", "int64")
     for ty, matches in (
@@ -255,18 +256,16 @@ def test_patterns():
         relax.Tuple((x, w))
     )[x_part.fields[0]] is w
     conv = relax.op.concat([x, w], axis=1)
-    assert dpl.has_attr({"axis": 1}, dpl.is_op("relax.concat")(dpl.wildcard())).match(conv)
+    assert dpl.has_attr({"axis": 1}, call("concat", dpl.wildcard())).match(conv)
     assert not dpl.has_attr({"axis": 0}).match(conv)
-    assert dpl.match(
-        dpl.is_op("relax.exp")(dpl.is_op("relax.nn.relu")(dpl.wildcard())), by_name["e"][1].args[0], values
-    )
+    assert dpl.match(call("exp", call("nn.relu")), by_name["e"][1].args[0], values)
     assert not dpl.match(dpl.is_call_tir("f"), a, values)
     assert not dpl.match(dpl.is_const(), x)
 
 
 def test_functions_are_matched_by_parameters_and_result():
     x, w = dpl.wildcard(), dpl.wildcard()
-    pattern = dpl.FunctionPattern((x, w), dpl.is_op("relax.nn.relu")(dpl.is_op("relax.matmul")(x, w)))
+    pattern = dpl.FunctionPattern((x, w), call("nn.relu", call("matmul", x, w)))
     func = function("x: (2, 3), w: (3, 4)", ["a = R.matmul(x, w)", "b = R.nn.relu(a)"]).with_attr("Codegen", "own")
     assert pattern.extract_matched_expr(func)[w] is func.params[1]
     assert pattern.has_attr({"Codegen": "own"}).match(func)
@@ -305,8 +304,8 @@ def test_constraints_on_arguments_that_are_a_tuple():
 def test_a_value_that_a_rewriter_leaves_is_offered_in_the_next_way():
     """Alternatives of ``a | b`` and both orders of a sum's operands are offered, until the rewriter takes one."""
     func = function(f"x: {T}, w: {T}", ["a = R.exp(w)", "b = R.add(x, a)"])
-    x, exp = dpl.wildcard(), dpl.is_op("relax.exp")(dpl.wildcard())
-    any_sum, sum_of_exp = dpl.is_op("relax.add")(dpl.wildcard(), dpl.wildcard()), dpl.is_op("relax.add")(exp, x)
+    x, exp = dpl.wildcard(), call("exp")
+    any_sum, sum_of_exp = call("add"), call("add", exp, x)
     seen = []
 
     def rewriter(value, found):
@@ -330,8 +329,8 @@ def test_rewriting_leaves_no_other_names():
     ]
     func = function(f"x: {T}, w: {T}", lines)
     parts, x = dpl.wildcard(), dpl.wildcard()
-    split = dpl.is_op("relax.split")(dpl.is_op("relax.concat")(parts))
-    twice = dpl.is_op("relax.add")(x, x)
+    split = call("split", call("concat", parts))
+    twice = call("add", x, x)
 
     def rewriter(_, found):
         return found[parts] if split in found else relax.op.multiply(found[x], relax.const(2.0, "float32"))

@@ -127,8 +127,7 @@ def test_what_is_outside_of_dataflow_blocks_stays() -> None:
     class Before:
         @R.function
         def main(x: R.Tensor((1, 2, 4, 4), "float32"), w: R.Tensor((3, 2, 2, 2), "float32")):
-            y = R.nn.conv2d(x, w)
-            return y
+            return R.nn.conv2d(x, w)
 
     assert ir.structural_equal(ConvertLayout(WANTED)(Before), Before)
 

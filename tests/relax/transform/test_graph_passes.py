@@ -6,6 +6,7 @@ import pytest
 import weft
 from tests.refusals import refuses
 from tests.relax_models import model, written
+from tests.texts import named
 from weft import error, ir, relax, script
 from weft.relax import transform
 from weft.relax.analysis import well_formed
@@ -18,8 +19,8 @@ HEAD = "@I.ir_module\nclass Module:\n"
 T = 'R.Tensor((2, 3), "float32")'
 N = 'R.Tensor(("n", 3), "float32")'
 
-PROGRAMS = {
-    "tuples": f"""
+PROGRAMS = named(f"""
+# tuples
     @R.function
     def main(x: {T}, y: {T}):
         with R.dataflow():
@@ -33,8 +34,7 @@ PROGRAMS = {
             w = (v, c)
             R.output(w)
         return w
-""",
-    "branches": f"""
+# branches
     @R.function
     def main(x: {T}, y: {T}):
         a = R.add(x, y)
@@ -50,8 +50,7 @@ PROGRAMS = {
         s = R.subtract(r, x)
         t = R.cos(s)
         return t
-""",
-    "symbolic": """
+# symbolic
     @R.function
     def main(x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("n", "m"), "float32")):
         n = T.int64()
@@ -64,8 +63,7 @@ PROGRAMS = {
         e = R.zeros((k,), "float32")
         f = R.add(d, e)
         return (f, a)
-""",
-    "private": f"""
+# private
     @R.function
     def main(x: {T}, y: {T}):
         with R.dataflow():
@@ -103,8 +101,7 @@ PROGRAMS = {
             a = R.add(x, R.ones((n, 3), "float32"))
             R.output(a)
         return a
-""",
-}
+""")
 
 
 def module(source):

@@ -267,8 +267,7 @@ def test_pairs_of_products(narrow, lanes, cpu):
     np.testing.assert_array_equal(found, expected)
     text = get_source(func, Target(target), "asm")
     assert ("pmadd" in text) == (cpu != "x86-64" and (narrow, lanes) != (8, 16)) or cpu == "x86-64"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         found[:] = 0
         weft.build(func, target)["main"](a, b, found)
     np.testing.assert_array_equal(found, expected)

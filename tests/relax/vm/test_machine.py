@@ -245,8 +245,7 @@ def test_wrong_uses(vm, act, message):
 
 @R.function
 def lookup(table: R.Tensor((7, 2), "float32"), rows: R.Tensor(("n",), "int64")):
-    y = R.take(table, rows, axis=0)
-    return y
+    return R.take(table, rows, axis=0)
 
 
 def test_checks_of_indices_cost_three_calls():

@@ -7,47 +7,43 @@ import pytest
 
 import weft
 from tests.refusals import refuses
+from tests.texts import named
 from weft import error, relax
 from weft.script import from_source
 
 MODES = ["bytecode", "compiled"]
 HEAD = "@I.ir_module\nclass Module:\n"
 
-PROGRAMS = {
-    "static": """
+PROGRAMS = named("""
+# static
     @R.function
     def main(x: R.Tensor((3, 5), "float32"), y: R.Tensor((3, 5), "float32")):
         a = R.add(x, y)
         b = R.nn.softmax(R.multiply(a, R.const(2.0, "float32")), axis=-1)
         c = R.matmul(R.permute_dims(b), a)
         return R.tanh(c)
-""",
-    "symbolic": """
+# symbolic
     @R.function
     def main(x: R.Tensor(("n", 5), "float32"), y: R.Tensor(("n", 5), "float32")):
         a = R.add(x, y)
         b = R.nn.softmax(R.multiply(a, R.const(2.0, "float32")), axis=-1)
         return R.matmul(b, R.permute_dims(a))
-""",
-    "tuples": """
+# tuples
     @R.function
     def main(x: R.Tensor((3, 5), "float32"), y: R.Tensor((3, 5), "float32")):
         p = (R.add(x, y), (R.subtract(x, y), x))
         q = p[1]
         a = R.multiply(q[0], p[0])
         return (a, q[1], (a, R.add(a, a)))
-""",
-    "the parameter itself": """
+# the parameter itself
     @R.function
     def main(x: R.Tensor((3, 5), "float32"), y: R.Tensor((3, 5), "float32")):
         return y
-""",
-    "a constant": """
+# a constant
     @R.function
     def main(x: R.Tensor((3, 5), "float32"), y: R.Tensor((3, 5), "float32")):
         return R.const(4.0, "float32")
-""",
-    "functions": """
+# functions
     @R.function
     def twice(x: R.Tensor((3, 5), "float32")) -> R.Tensor((3, 5), "float32"):
         a = R.add(x, x)
@@ -59,16 +55,14 @@ PROGRAMS = {
         b = cls.twice(a)
         c = R.multiply(cls.twice(y), b)
         return R.add(c, a)
-""",
-    "reshapes": """
+# reshapes
     @R.function
     def main(x: R.Tensor((3, 5), "float32"), y: R.Tensor((3, 5), "float32")):
         a = R.reshape(R.add(x, y), (5, 3))
         b = R.matmul(a, R.add(x, x))
         c = R.reshape(b, (25,))
         return R.add(c, R.sum(y))
-""",
-}
+""")
 
 
 def arguments(shape=(3, 5)):

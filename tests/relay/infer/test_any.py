@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.texts import named
 from weft import error, relay
 from weft.relay.op import op_call
 
@@ -90,29 +91,18 @@ def @bound(%c: bool, %x: Tensor[(3), float32], %y: Tensor[(4), float32]) {
     assert [f.ret_type for f in relay.infer_type(mod).functions.values()] == [t(None)] * 3
 
 
-def test_what_was_known_is_forgotten_where_it_must_be():
-    """The type of `%x` is found from its first use; the second is wider, and so is what follows from it."""
-    mod = relay.fromtext("""
+PROGRAMS = named("""
+# a parameter's type is found from its first use; the second is wider, and so is what follows from it
 def @main(%a: Tensor[(3), float32], %b: Tensor[(?), float32]) {
   let %f = fn (%x) { exp(%x) };
   (%f(%a), %f(%b))
 }
-""")
-    assert relay.infer_type(mod)["main"].ret_type == relay.TupleType((t(None), t(None)))
-
-
-def test_recursion_over_a_growing_tensor():
-    mod = relay.fromtext("""
+# recursion over a growing tensor
 def @grow(%i: int32, %x: Tensor[(?, 2), float32]) -> Tensor[(?, 2), float32] {
   if (less(%i, 1)) { %x } else { @grow(subtract(%i, 1), concatenate((%x, %x))) }
 }
 def @main(%x: Tensor[(1, 2), float32]) { @grow(3, %x) }
-""")
-    assert relay.infer_type(mod)["main"].ret_type == t(None, 2)
-
-
-def test_reference_to_tensors_of_any_length():
-    mod = relay.fromtext("""
+# a reference to tensors of any length
 def @main(%x: Tensor[(3), float32], %y: Tensor[(?), float32]) {
   let %r = ref(%x);
   let %before = ref_read(%r);
@@ -120,7 +110,12 @@ def @main(%x: Tensor[(3), float32], %y: Tensor[(?), float32]) {
   (%before, exp(ref_read(%r)))
 }
 """)
-    assert relay.infer_type(mod)["main"].ret_type == relay.TupleType((t(None), t(None)))
+PAIR = relay.TupleType((t(None), t(None)))
+
+
+@pytest.mark.parametrize(("name", "expected"), zip(PROGRAMS, [PAIR, t(None, 2), PAIR], strict=True))
+def test_what_was_known_is_forgotten_where_it_must_be(name, expected):
+    assert relay.infer_type(relay.fromtext(PROGRAMS[name]))["main"].ret_type == expected
 
 
 @pytest.mark.parametrize("value", [3, np.int64(3), 2.5, np.float64(2.5), [1, 2]])

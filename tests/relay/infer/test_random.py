@@ -16,8 +16,7 @@ relaxed = settings(deadline=None, suppress_health_check=list(HealthCheck), max_e
 
 
 def infer(mod):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", relay.analysis.UnmatchedWarning)
+    with warnings.catch_warnings(action="ignore", category=relay.analysis.UnmatchedWarning):
         return relay.transform.InferType()(mod)
 
 

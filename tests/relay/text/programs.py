@@ -1,14 +1,15 @@
 """Programs in Relay text that use every form of the language; the tests print, parse, change and break them."""
 
-PROGRAMS = {
-    "arithmetic": """
+from tests.texts import named
+
+PROGRAMS = named("""
+# arithmetic
 def @main(%x: Tensor[(2, 3), float32], %y: Tensor[(?, 3), float32]) -> Tensor[(?, 3), float32] {
   %0 = add(%x, %y);
   %1 = (%0, %0, 2f);
   multiply(%1.0, -%1.1) / 3f
 }
-""",
-    "lists": """
+# lists
 type List[A] {
   Cons(A, List[A]),
   Nil,
@@ -28,8 +29,7 @@ def @odd(%n: int32) -> bool {
 def @main() -> List[bool] {
   @map(@even, Cons(1, Cons(2, Nil())))
 }
-""",
-    "references": """
+# references
 def @main(%x: float32) {
   let %cell: ref(float32) = ref(%x);
   let %bump = fn (%by: float32) -> () { ref_write(%cell, ref_read(%cell) + %by) };
@@ -37,8 +37,7 @@ def @main(%x: float32) {
   %bump(-2.5f);
   ref_read(%cell)
 }
-""",
-    "patterns": """
+# patterns
 extern type Handle[A]
 type Pair[A, B] { Both(A, B), Neither }
 def @main(%p: Pair[(int32, int64), Handle[float64]], %d: fn [T](T) -> (T,)) {
@@ -50,8 +49,7 @@ def @main(%p: Pair[(int32, int64), Handle[float64]], %d: fn [T](T) -> (T,)) {
     Both(_, %h) => 300,
   }
 }
-""",
-    "closures": """
+# closures
 def @compose[A, B, C](%f: fn (B) -> C, %g: fn (A) -> B) -> fn (A) -> C {
   fn (%x: A) -> C { %f(%g(%x)) }
 }
@@ -59,5 +57,4 @@ def @main(%x: Tensor[(3), int8], Primitive=1, "odd name"="a\\nb", sizes=[1, -2.5
   let %loop = fn (%i, %acc) { if (%i < 1i64) { %acc } else { %loop(%i - 1i64, %acc + %x) } };
   %loop(10i64, cast(%x, dtype="int8"))
 }
-""",
-}
+""")

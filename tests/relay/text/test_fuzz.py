@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+from tests.refusals import refusals
 from tests.relay.text.programs import PROGRAMS
 from weft import error, ir, relay
 
@@ -62,9 +63,5 @@ def test_mutated_texts(seed):
 
 def test_random_words():
     rng = random.Random(7)
-    for _ in range(800):
-        text = " ".join(rng.choices(PIECES, k=rng.randint(1, 25)))
-        try:
-            relay.fromtext(text)
-        except error.WeftError as e:
-            assert str(e)
+    texts = (" ".join(rng.choices(PIECES, k=rng.randint(1, 25))) for _ in range(800))
+    assert refusals(error.WeftError, relay.fromtext, texts)

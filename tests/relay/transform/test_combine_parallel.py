@@ -23,6 +23,15 @@ def count(mod, name):
     return sum(isinstance(e, relay.Call) and e.op.name == name for e in subexpressions(mod["main"].body))
 
 
+def same(out, mod, shapes):
+    """Compare what two modules compute of random arrays."""
+    rng = np.random.default_rng(0)
+    args = [rng.standard_normal(s).astype("float32") for s in shapes]
+    results = [relay.create_executor("debug", mod=InferType()(m)).evaluate()(*args) for m in (out, mod)]
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4, atol=1e-5)
+
+
 IMAGES = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
 
 
@@ -58,11 +67,7 @@ def test_values_stay(combine, make, op, data, weights, left):
     mod = program(make, data, weights)
     out = combine(mod)
     assert count(out, op) == left and (left < len(weights) or out["main"] is mod["main"])
-    rng = np.random.default_rng(0)
-    args = [rng.standard_normal(s).astype("float32") for s in (data, *weights)]
-    run = lambda m: relay.create_executor("debug", mod=InferType()(m)).evaluate()(*args)  # noqa: E731
-    for a, b in zip(run(out), run(mod), strict=True):
-        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4, atol=1e-5)
+    same(out, mod, [data, *weights])
 
 
 def test_what_depends_on_the_others_stays_behind_them():
@@ -105,11 +110,7 @@ def test_elementwise_operators_behind_all_products_are_joined(name):
     mod = InferType()(IRModule.from_expr(relay.Function([x, *ws, *bs], relay.Tuple(results))))
     out = combine(mod)
     assert (count(out, "subtract"), count(out, "nn.relu")) == ((1, 1) if joined else (2, 2))
-    rng = np.random.default_rng(0)
-    args = [rng.standard_normal(s).astype("float32") for s in (data, *weights, *others)]
-    run = lambda m: relay.create_executor("debug", mod=InferType()(m)).evaluate()(*args)  # noqa: E731
-    for a, b in zip(run(out), run(mod), strict=True):
-        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4, atol=1e-5)
+    same(out, mod, [data, *weights, *others])
 
 
 def test_operands_that_need_another_of_the_results_are_not_joined():

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.texts import named
+
 HEAD = """
 from tests.target import programs
 def fadd(n=None, target="cuda -arch=sm_90"):
@@ -12,8 +14,8 @@ def fadd(n=None, target="cuda -arch=sm_90"):
 rng = np.random.default_rng(0)
 """
 
-PROGRAMS = {
-    "fadd": """
+PROGRAMS = named("""
+# fadd
 f = fadd()
 for n in (1, 63, 64, 1000, 0):
     x, y = rng.random((2, n), "float32")
@@ -25,8 +27,7 @@ calls = log()
 assert calls.count("load") == 1, calls
 launches = [c for c in calls if c.startswith("launch")]
 assert launches == ["launch:%d,1,1:64,1,1:0:0" % g for g in (1, 1, 1, 16)], launches
-""",
-    "arguments are checked": """
+# arguments are checked
 f = fadd()
 x = np.zeros(8, "float32")
 a, b, c = put(x, x, x)
@@ -37,8 +38,7 @@ with pytest.raises(ValueError, match=r"(?s)C.device_id on argument #2 .*expected
 with pytest.raises(ValueError, match=r"(?s)B.shape\\[0\\] on argument #1 .*expected to match A.shape\\[0\\] == 8"):
     f(a, rt.tensor(np.zeros(9, "float32"), device=dev), c)
 assert not [c for c in log() if c.startswith("launch")]
-""",
-    "each device loads the code and kernels run on the current stream": """
+# each device loads the code and kernels run on the current stream
 f = fadd(100)
 x = rng.random(100, "float32")
 for device in (rt.cuda(1), rt.cuda(0), rt.cuda(1)):
@@ -58,8 +58,7 @@ shape = ":2,1,1:64,1,1:0:"
 assert calls == ["load", "launch" + shape + "1", "load", "launch" + shape + "0", "launch" + shape + "1",
                  "launch@stream" + shape + "0", "event", "record@stream", "await", "unevent", "launch" + shape + "0",
                  "unload", "unload"], calls
-""",
-    "kernels pass workspaces of the device": """
+# kernels pass workspaces of the device
 f = weft.build(*programs.rows_by_their_sums(), "cuda", name="share")
 assert f.imported_modules[0].function_names() == ["share_kernel", "share_kernel_1"]
 for n in (5, 100, 5, 99):
@@ -69,16 +68,14 @@ for n in (5, 100, 5, 99):
     f(a, c)
     np.testing.assert_allclose(c.numpy(), x / x.sum(1, keepdims=True), rtol=1e-5)
 assert log().count("alloc") == before, "the last call reuses the workspace of the second"
-""",
-    "timing is by events": """
+# timing is by events
 x = np.ones(8, "float32")
 result = fadd().time_evaluator("fadd", dev, number=4, repeat=3)(*put(x, x, x))
 assert [round(r, 6) for r in result.results] == [0.00025] * 3, result.results  # a record is a millisecond there
 calls = log()
 assert calls.count("timing-event") == calls.count("unevent") == 2
 assert len([c for c in calls if c.startswith("launch")]) == 13
-""",
-    "launches that fail": """
+# launches that fail
 weft.register_global_func("tvm_callback_cuda_compile", lambda text, target: b"no image", override=True)
 a, b, c = put(*np.zeros((3, 8), "float32"))
 with pytest.raises(RuntimeError, match=r"cuda:0 \\(compute capability 9.0\\) cannot load .*fadd_kernel.*"
@@ -97,8 +94,7 @@ with pytest.raises(TypeError, match="fadd_kernel: argument 0: expected a pointer
     kernel(1, a, b, 8, 1, 64)
 with pytest.raises(RuntimeError, match="out of range"):
     kernel(c, a, b, 8, 1 << 40, 64)
-""",
-    "without nvrtc llvm makes the code": """
+# without nvrtc llvm makes the code
 os.environ["WEFT_NVRTC"] = "/nowhere/libnvrtc.so"
 weft.register_global_func("tvm_callback_cuda_compile", lambda text, target: 1 / 0, override=True)
 from weft.ffi import remove_global_func
@@ -111,13 +107,11 @@ for target in ("cuda -arch=sm_80", "cuda"):
 a, b, c = put(*np.ones((3, 8), "float32"))
 with pytest.raises(RuntimeError, match="cannot load the ptx code"):
     fadd()(a, b, c)
-""",
-    "hooks see the text": """
+# hooks see the text
 weft.register_global_func("tvm_callback_cuda_postproc", lambda text, target: "// " + str(target) + "\\n" + text)
 text = fadd().imported_modules[0].get_source()
 assert text.startswith("// cuda -arch=sm_90\\n")
-""",
-}
+""")
 
 
 @pytest.mark.parametrize("text", PROGRAMS.values(), ids=PROGRAMS)

@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.texts import named
+
 # Build for the host's stand-in, and with NVRTC where it is.
 HEAD = """
 import ml_dtypes
@@ -37,8 +39,8 @@ def assert_all():
             np.testing.assert_array_equal(b.numpy(), want, name)
 """
 
-PROGRAMS = {
-    "matmul with shared tiles and virtual threads": """
+PROGRAMS = named("""
+# matmul with shared tiles and virtual threads
 M, N, K = 48, 32, 20
 f, text = build(*programs.tiled_product(M, N, K, "shared"))
 assert text.count("__shared__") == 2 and "__syncthreads" in text
@@ -47,8 +49,7 @@ a, b, c = put(x, y, np.zeros((M, N), "float32"))
 f(a, b, c)
 np.testing.assert_allclose(c.numpy(), x @ y, rtol=1e-5)
 assert [c for c in log() if c.startswith("launch")] == ["launch:4,6,1:4,4,1:0:0"]
-""",
-    "a reduction over the threads of a block": """
+# a reduction over the threads of a block
 @T.prim_func
 def rowsum(A: T.Buffer((6, 100), "float32"), B: T.Buffer((6,), "float32")):
     for b in T.thread_binding(6, thread="blockIdx.x"):
@@ -71,8 +72,7 @@ x = rng.random((6, 100), "float32")
 a, b = put(x, np.zeros(6, "float32"))
 f(a, b)
 np.testing.assert_allclose(b.numpy(), x.sum(1), rtol=1e-5)
-""",
-    "tir schedules and several functions": """
+# tir schedules and several functions
 @weft.script.ir_module
 class Mod:
     @T.prim_func
@@ -107,8 +107,7 @@ x = rng.standard_normal(50)
 a, b = put(x, x * 0)
 f["relu"](a, b)
 np.testing.assert_array_equal(b.numpy(), np.maximum(x, 0))
-""",
-    "axes bound by attributes and launches in host control flow": """
+# axes bound by attributes and launches in host control flow
 @T.prim_func
 def attributes(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
     bx = T.launch_thread("blockIdx.x", 4)
@@ -133,24 +132,21 @@ g(a, 1, b)
 np.testing.assert_array_equal(b.numpy(), x + 1)
 g(a, 3, b)
 np.testing.assert_allclose(b.numpy(), x * 7 + 1, rtol=1e-6)
-""",
-    "nvptx uses the same host code": """
+# nvptx uses the same host code
 f = weft.build(programs.vector(lambda v: v * 2.0), "nvptx -mcpu=sm_80")
 code = f.imported_modules[0]
 assert code.kind == "cuda" and code.function_names() == ["f_kernel"]
 assert ".target sm_80" in code.get_source() and ".entry f_kernel(" in f.get_source("ptx")
 with pytest.raises(RuntimeError, match="cannot load the ptx code"):  # the stand-in runs no PTX
     f(*put(np.zeros(100, "float32"), np.zeros(100, "float32")))
-""",
-    "unbound loops": """
+# unbound loops
 A = te.placeholder((100,), name="A")
 B = te.compute(A.shape, lambda i: A[i] * 2.0, name="B")
 for target in ("cuda", "nvptx"):
     text = "'default_function' accesses GPU memory outside of GPU threads: did you forget to bind"
     with pytest.raises(weft.error.CodegenError, match=text):
         weft.build(te.create_schedule(B.op), [A, B], target)
-""",
-    "integers": """
+# integers
 i32 = "int32"
 check(i32, lambda v: (v & 12) | (v ^ 5), lambda v: (v & 12) | (v ^ 5))
 check(i32, lambda v: ~v, lambda v: ~v)
@@ -167,8 +163,7 @@ check("float32", lambda v: v, saturated, out=i32, x=x)
 check(i32, lambda v: tir.Select(v > 3, v, 0 - v), lambda v: np.where(v > 3, v, -v))
 check(i32, lambda v: v > 3, lambda v: v > 3, out="bool")
 assert_all()
-""",
-    "floats": """
+# floats
 f32 = "float32"
 check(f32, lambda v: te.sigmoid(v), lambda v: 1 / (1 + np.exp(-v)), rtol=1e-5)
 check(f32, lambda v: te.abs(v) + te.round(v), lambda v: abs(v) + np.round(v))
@@ -188,8 +183,7 @@ x = np.resize(np.float32([65504, 65519, 65520, 1e-8, 6e-8, 3e-5, 0.1, -0.1, np.i
 check(f32, lambda v: v, lambda v: v, out="float16", x=x)
 check(f32, lambda v: v, lambda v: v, out="bfloat16", x=x)
 assert_all()
-""",
-    "dynamic shared memory": """
+# dynamic shared memory
 @T.prim_func
 def reverse(A: T.Buffer((4, 16), "float32"), I: T.Buffer((4, 16), "int8"), B: T.Buffer((4, 16), "float32")):
     for b in T.thread_binding(4, thread="blockIdx.x"):
@@ -209,8 +203,7 @@ f(a, d, b)
 np.testing.assert_array_equal(b.numpy(), x[:, ::-1] + i[:, ::-1])
 assert log().count("shared") == 1  # asked for once: more than a block has without it
 assert [c for c in log() if c.startswith("launch")] == ["launch:4,1,1:16,1,1:%d:0" % (16 + 16 * 800 * 4)] * 2
-""",
-    "named schedules of topi": """
+# named schedules of topi
 from weft import topi
 def run(out, expected, *given):
     s = topi.cuda.schedule_reduce(out)
@@ -227,8 +220,7 @@ run(topi.argmax(a, axis=1), x.argmax(1), (a, x))
 run(topi.exp(topi.transpose(a)), np.exp(x.T), (a, x))
 e = np.exp(x - x.max(1, keepdims=True))
 run(topi.nn.softmax(a), e / e.sum(1, keepdims=True), (a, x))
-""",
-}
+""")
 
 
 @pytest.mark.parametrize("text", PROGRAMS.values(), ids=PROGRAMS)

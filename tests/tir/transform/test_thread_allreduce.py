@@ -4,6 +4,7 @@ import pytest
 
 from tests.refusals import refuses
 from weft import error, ir, tir
+from weft.script import from_source
 from weft.script import tir as T
 
 
@@ -84,32 +85,23 @@ def test_one_thread_stores_what_follows():
 
 @pytest.mark.parametrize(
     ("threads", "step", "match"),
-    [("blockIdx.x", T.Add, "blocks of threads"), ("threadIdx.x", T.Sub, "no sum, product")],
+    [
+        ("blockIdx.x", "B[vi] = B[vi] + A[vi, vk]", "blocks of threads"),
+        ("threadIdx.x", "B[vi] = B[vi] - A[vi, vk]", "no sum, product"),
+        ("threadIdx.x", "C[0] = A[vi, vk]; B[vi] = B[vi] + C[0]", "does more than"),
+    ],
 )
 def test_refusals(threads, step, match):
-    @T.prim_func
-    def f(A: T.Buffer((8, 32), "float32"), B: T.Buffer((8,), "float32")):
-        for i in range(8):
-            for k in T.thread_binding(32, thread=threads):
-                with T.block("B"):
-                    vi, vk = T.axis.remap("SR", [i, k])
-                    with T.init():
-                        B[vi] = T.float32(0)
-                    B[vi] = step(B[vi], A[vi, vk])
-
+    """No reduction is left to a race."""
+    f = from_source(f"""
+@T.prim_func
+def f(A: T.Buffer((8, 32), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer((1,), "float32")):
+    for i in range(8):
+        for k in T.thread_binding(32, thread="{threads}"):
+            with T.block("B"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    B[vi] = T.float32(0)
+                {step}
+""")
     refuses(error.InvalidArgument, match, lowered, f)
-
-
-def test_no_reduction_is_left_to_a_race():
-    @T.prim_func
-    def f(A: T.Buffer((8, 32), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer((1,), "float32")):
-        for i in range(8):
-            for k in T.thread_binding(32, thread="threadIdx.x"):
-                with T.block("B"):
-                    vi, vk = T.axis.remap("SR", [i, k])
-                    with T.init():
-                        B[vi] = T.float32(0)
-                    C[0] = A[vi, vk]
-                    B[vi] = B[vi] + C[0]
-
-    refuses(error.InvalidArgument, "does more than", lowered, f)
