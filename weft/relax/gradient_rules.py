@@ -152,20 +152,14 @@ def _extreme(_z: object, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
     return [fit(bb, left, x), fit(bb, right, y)]
 
 
-@rule(
-    "equal",
-    "not_equal",
-    "greater",
-    "greater_equal",
-    "less",
-    "less_equal",
-    "zeros_like",
-    "ones_like",
-    "full_like",
-    "zeros",
-    "ones",
-    "full",
+_FLAT = (
+    "equal not_equal greater greater_equal less less_equal zeros_like ones_like full_like zeros ones full "
+    "floor ceil round trunc sign floor_divide logical_and logical_or logical_not logical_xor arange one_hot "
+    "argmax argmin argsort isnan isinf isfinite"
 )
+
+
+@rule(*_FLAT.split())
 def _none(_y: ir.Expr, call: ir.Call, _g: ir.Expr, _bb: BlockBuilder) -> Any:
     return [_o.no_grad(x) for x in call.args]
 
@@ -207,14 +201,11 @@ def _silu(y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     return [_o.multiply(g, _o.add(s, _o.multiply(y, _o.subtract(like(1, x), s))))]
 
 
-def _reduced_dims(call: ir.Call) -> tuple[Any, ...]:
+def _count(call: ir.Call) -> int:
+    """Return how many elements a reduction takes for one."""
     shape, axis = shape_of(call.args[0]), call.attrs["axis"]
     places = range(len(shape)) if axis is None else (axis if isinstance(axis, tuple) else (axis,))
-    return tuple(shape[a] for a in places)
-
-
-def _count(call: ir.Call) -> int:
-    dims = [ir.as_int(d) for d in _reduced_dims(call)]
+    dims = [ir.as_int(shape[a]) for a in places]
     if any(d is None for d in dims):
         raise InvalidArgument("the gradient of a mean needs constant sizes", found=str(call.args[0].ty))
     return math.prod(d or 0 for d in dims)
@@ -274,14 +265,9 @@ def _expand_dims(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> A
     return [_o.squeeze(g, call.attrs["axis"])]
 
 
-@rule("squeeze", "flatten")
-def _squeeze(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
-    return [_o.reshape(g, ir.shape_expr(shape_of(call.args[0])))]
-
-
-@rule("reshape")
+@rule("squeeze", "flatten", "reshape")
 def _reshape(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
-    return [_o.reshape(g, ir.shape_expr(shape_of(call.args[0]))), _o.no_grad(call.args[1])]
+    return [_o.reshape(g, ir.shape_expr(shape_of(call.args[0]))), *map(_o.no_grad, call.args[1:])]
 
 
 @rule("cumsum")
