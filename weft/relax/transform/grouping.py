@@ -122,20 +122,15 @@ class _GroupFunction:
     def append(self, binding: Binding) -> None:
         """Add a binding in order."""
         value = binding.value
-        if isinstance(value, ir.Call):
-            operands = self._operands(value)
-            for arg in operands:
-                for part in arg.fields if isinstance(arg, ir.Tuple) else (arg,):
-                    self.need(part)
-                    if isinstance(getattr(part, "ty", None), ir.TupleType):
-                        self.picked[part] = None
-        elif isinstance(value, ir.TupleGetItem):
+        if isinstance(value, ir.TupleGetItem):
             self.need(value.tuple_value)
             picked = self.picked.get(value.tuple_value)
             if picked is not None and value.index not in picked:
                 picked.append(value.index)
         else:
-            for part in value.fields if isinstance(value, ir.Tuple) else variables(value):
+            whole = self._operands(value) if isinstance(value, ir.Call) else (value,)
+            parts = [p for e in whole for p in (e.fields if isinstance(e, ir.Tuple) else (e,))]
+            for part in parts if isinstance(value, (ir.Call, ir.Tuple)) else variables(value):
                 self.need(part)
                 if isinstance(getattr(part, "ty", None), ir.TupleType):
                     self.picked[part] = None
