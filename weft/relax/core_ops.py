@@ -400,7 +400,8 @@ def _sizes(a: Any, b: Any) -> bool:
 
 @core_op("call_tir", "call_tir_with_grad", "call_dps_packed", "call_pure_packed", "call_py_func", "call_inplace_packed")
 @core_op("call_builtin", "call_builtin_with_ctx", pure=False)
-def _from_type_args(call: ir.Call) -> ir.Type:
+def from_type_args(call: ir.Call) -> ir.Type:
+    """Return the type that a call says its result is of."""
     if not call.ty_args:
         return ir.AnyType()
     return call.ty_args[0] if len(call.ty_args) == 1 else ir.TupleType(call.ty_args)
@@ -410,7 +411,7 @@ def _from_type_args(call: ir.Call) -> ir.Type:
 def _in_place_type(call: ir.Call) -> ir.Type:
     if isinstance(call.args[1], ir.Tuple):  # else it is checked in normal form
         _check_places(call, call.attrs["inplace_indices"])
-    return _from_type_args(call)
+    return from_type_args(call)
 
 
 @core_op("make_closure")
@@ -431,7 +432,7 @@ def _closure_type(call: ir.Call) -> ir.Type:
 @core_op("invoke_pure_closure")
 def _invoked_type(call: ir.Call) -> ir.Type:
     ty = call.args[0].ty
-    return _from_type_args(call) if call.ty_args or not isinstance(ty, ir.FuncType) else ty.ret
+    return from_type_args(call) if call.ty_args or not isinstance(ty, ir.FuncType) else ty.ret
 
 
 @core_op("shape_of")

@@ -19,6 +19,7 @@ from weft.op import make_call
 from weft.registry import Registry
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import is_op
+from weft.relax.infer import same_shape
 
 __all__ = [
     "Gradient",
@@ -108,9 +109,8 @@ def like(value: float, x: ir.Expr) -> ir.Constant:
 def fit(bb: BlockBuilder, grad: ir.Expr, x: ir.Expr) -> ir.Expr:
     """Sum an adjoint over what the operand was repeated along."""
     made: Any = bb.normalize(grad, atom=False)
-    have, want = shape_of(made), shape_of(x)
-    same = len(have) == len(want) and all(Analyzer().can_prove_equal(a, b) for a, b in zip(have, want, strict=True))
-    return made if same else _o.collapse_sum_to(made, ir.shape_expr(want))
+    want = shape_of(x)
+    return made if same_shape(shape_of(made), want) else _o.collapse_sum_to(made, ir.shape_expr(want))
 
 
 @rule("add")
@@ -166,8 +166,7 @@ def _none(_y: ir.Expr, call: ir.Call, _g: ir.Expr, _bb: BlockBuilder) -> Any:
 
 @rule("triu", "tril")
 def _triangle(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
-    rest = [_o.no_grad(a) for a in call.args[1:]]
-    return [ir.Call(call.op, (g, *call.args[1:]), call.attrs), *rest]
+    return [ir.Call(call.op, (g, *call.args[1:]), call.attrs), *map(_o.no_grad, call.args[1:])]
 
 
 _OF_ONE_ELEMENT: dict[str, Callable[[Any, Any, Any], Any]] = {  # of x, of y = f(x) and of the adjoint of y
@@ -336,8 +335,7 @@ def _softmax(y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
 
 @rule("nn.log_softmax")
 def _log_softmax(y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
-    exp = _o.exp(y)
-    return [_o.subtract(g, _o.multiply(_o.sum(g, call.attrs["axis"], keepdims=True), exp))]
+    return [_o.subtract(g, _o.multiply(_o.sum(g, call.attrs["axis"], keepdims=True), _o.exp(y)))]
 
 
 @rule("nn.cross_entropy_with_logits")

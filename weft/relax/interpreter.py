@@ -122,7 +122,8 @@ class Interpreter:
     def run_kernel(self, callee: Any, args: Sequence[Any]) -> None:
         """Run a TIR function of the module, or a packed function, that writes its results."""
         if isinstance(callee, ir.ExternFunc):
-            _packed_named(callee.global_symbol)(*args)
+            found: Any = ffi.get_global_func(callee.global_symbol)
+            found(*args)
             return
         func = self.mod[callee]
         assert isinstance(func, tir.PrimFunc)
@@ -153,10 +154,6 @@ def _fresh(dims: Sequence[int], dtype: str) -> np.ndarray:
     kind = ir.numpy_dtype(dtype)
     memory = runtime.aligned(np.full(prod(dims) * kind.itemsize, _UNWRITTEN, np.uint8))
     return memory.view(kind).reshape(dims)
-
-
-def _packed_named(name: str) -> Any:
-    return ffi.get_global_func(name)
 
 
 def _array(value: Any) -> np.ndarray:
@@ -335,7 +332,8 @@ def _packed(function: ir.ExternFunc, args: Sequence[Any], run: Interpreter) -> A
         return rule(run, *args)
     if name.startswith("vm.builtin."):
         raise MachineOnly(f"'{name}' is a function of the virtual machine's own")
-    out = _packed_named(name)(*args)
+    packed: Any = ffi.get_global_func(name)
+    out = packed(*args)
     return _array(out) if hasattr(out, "numpy") else out
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -212,16 +213,9 @@ class _Checker:
             self._relation(relation, inside, place, bb, unknown=fresh)
 
     def _same(self, a: IndexRange, b: IndexRange) -> bool:
-        return (
-            a.indices is b.indices
-            and a.but == b.but
-            and len(a.ranges) == len(b.ranges)
-            and all(
-                self.analyzer.can_prove_equal(x, y)
-                for p, q in zip(a.ranges, b.ranges, strict=True)
-                for x, y in zip(p, q, strict=True)
-            )
-        )
+        if a.indices is not b.indices or a.but != b.but or len(a.ranges) != len(b.ranges):
+            return False
+        return all(map(self.analyzer.can_prove_equal, chain(*a.ranges), chain(*b.ranges)))
 
 
 def _unrepeated(indices: ir.Expr, bb: BlockBuilder) -> ir.Expr:

@@ -270,9 +270,6 @@ def _is_inlinable(expr: ir.Expr) -> bool:
     """Whether an operand is a scalar, a shape or a tuple of them without symbolic variables."""
     if isinstance(expr, ir.Tuple):
         return all(_is_inlinable(f) for f in expr.fields)
-    values = (
-        (expr.value,) if isinstance(expr, ir.PrimValue) else expr.values if isinstance(expr, ir.ShapeExpr) else None
-    )
-    if values is None:
-        return isinstance(expr, (ir.ExprStringImm, ir.DataTypeImm))
-    return not any(isinstance(n, ir.Var) for v in values for n in ir.walk(v))
+    if isinstance(expr, (ir.PrimValue, ir.ShapeExpr)):
+        return not ir.find(expr, ir.Var)
+    return isinstance(expr, (ir.ExprStringImm, ir.DataTypeImm))
