@@ -55,11 +55,11 @@ def as_dtype(dtype: str | ir.Expr) -> ir.Expr:
     return dtype if isinstance(dtype, ir.Expr) else ir.DataTypeImm(ir.DataType(str(dtype)), ty=ir.AnyType())
 
 
-def as_shape_value(shape: Any) -> ir.Expr:
+def as_shape_value(shape: Dims | ir.PrimExpr | int) -> ir.Expr:
     """Make a shape value of dimensions, of one dimension, or of a shape value that is there."""
     if isinstance(shape, ir.Expr):
         return shape
-    return ir.shape_expr(shape if isinstance(shape, (list, tuple)) else (shape,))
+    return ir.shape_expr(shape if isinstance(shape, (list, tuple)) else (shape,))  # type: ignore[arg-type]
 
 
 def _as_args(args: Any) -> ir.Tuple | ir.Expr:
