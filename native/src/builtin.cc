@@ -487,21 +487,15 @@ int make_closure(const Call& c) {
   return 0;
 }
 
-// invoke_closure(vm, closure, args...)
-int invoke_closure(const Call& c) {
+// invoke_closure(vm, closure, args...), or tail_call for what compiled code does last; its frame is free by then.
+template <int (VM::*kInvoke)(const TVMFFIAny&, const TVMFFIAny*, int32_t, TVMFFIAny*)>
+int call_closure(const Call& c) {
   if (c.n < 2) return c.wrong_count(2);
   VM* vm = vm_at(c);
   if (vm == nullptr) return c.wrong(0, "the running virtual machine");
-  return vm->invoke_closure(c.args[1], c.args + 2, c.n - 2, c.ret);
+  return (vm->*kInvoke)(c.args[1], c.args + 2, c.n - 2, c.ret);
 }
-
-// tail_call(vm, closure, args...): invoke_closure for what compiled code does last; its frame is free by then.
-int tail_call(const Call& c) {
-  if (c.n < 2) return c.wrong_count(2);
-  VM* vm = vm_at(c);
-  if (vm == nullptr) return c.wrong(0, "the running virtual machine");
-  return vm->tail_call(c.args[1], c.args + 2, c.n - 2, c.ret);
-}
+constexpr auto invoke_closure = call_closure<&VM::invoke_closure>, tail_call = call_closure<&VM::tail_call>;
 
 // call_tir_dyn(kernel, tensors..., shape): calls kernel(tensors..., dims of shape...)
 int call_tir_dyn(const Call& c) {

@@ -84,14 +84,8 @@ std::string shape_text(const int64_t* shape, int64_t ndim) {
   return text + "]";
 }
 
-static const DLTensor* as_tensor(const TVMFFIAny& value) {
-  if (value.type_index == kTVMFFITensor) return TVMFFITensorGetDLTensorPtr(value.v_obj);
-  if (value.type_index == kTVMFFIDLTensorPtr) return static_cast<const DLTensor*>(value.v_ptr);
-  return nullptr;
-}
-
 std::string describe(const TVMFFIAny& value) {
-  if (const DLTensor* t = as_tensor(value)) {
+  if (const DLTensor* t = tensor_of(value)) {
     return "a tensor " + dtype_name(t->dtype) + shape_text(t->shape, t->ndim);
   }
   switch (value.type_index) {
@@ -182,7 +176,7 @@ extern "C" int32_t weft_arg_error(const char* signature, int32_t arg_index, int3
   }
   const TVMFFIAny none{};
   const TVMFFIAny& value = args != nullptr && arg_index >= 0 && arg_index < num_args ? args[arg_index] : none;
-  const DLTensor* tensor = weft::as_tensor(value);
+  const DLTensor* tensor = weft::tensor_of(value);
   std::string name = weft::parameter_text(sig.c_str(), arg_index), what = "type";
   name = name.substr(0, name.find(':')) + ".";
   const char *kind = "ValueError", *how = "Mismatched ";

@@ -19,6 +19,12 @@ namespace weft {
 std::string describe(const TVMFFIAny& value);
 std::string dtype_name(DLDataType dtype);
 std::string shape_text(const int64_t* shape, int64_t ndim);
+// The tensor of an argument, owned or borrowed, or null.
+inline const DLTensor* tensor_of(const TVMFFIAny& value) {
+  if (value.type_index == kTVMFFITensor) return TVMFFITensorGetDLTensorPtr(value.v_obj);
+  if (value.type_index == kTVMFFIDLTensorPtr) return static_cast<const DLTensor*>(value.v_ptr);
+  return nullptr;
+}
 
 }  // namespace weft
 #endif  // WEFT_ERROR_H_

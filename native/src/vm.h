@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "error.h"
 #include "executable.h"
 #include "hot_kernel.h"
 #include "memory.h"
@@ -196,11 +197,6 @@ inline void set_any(TVMFFIAny* to, const TVMFFIAny& from) {
   std::memcpy(words + 1, &from.v_int64, 8);
   std::memcpy(static_cast<void*>(to), words, 8);
   std::memcpy(&to->v_int64, words + 1, 8);
-}
-inline const DLTensor* tensor_of(const TVMFFIAny& value) {
-  if (value.type_index == kTVMFFITensor) return TVMFFITensorGetDLTensorPtr(value.v_obj);
-  if (value.type_index == kTVMFFIDLTensorPtr) return static_cast<const DLTensor*>(value.v_ptr);
-  return nullptr;
 }
 // A tensor over some of the same memory, from an offset in bytes on, with another dtype or shape; in module.cc.
 tvm::ffi::Any tensor_part(const tvm::ffi::Any& source, const int64_t* shape, int32_t rank, DLDataType dtype, uint64_t at);

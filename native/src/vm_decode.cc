@@ -24,11 +24,8 @@ Callee find_in_module(tvm::ffi::ModuleObj* module, const std::string& name, std:
     TVMFFIObject* object = raw(&keep->back())->v_obj;
     return {TVMFFIFunctionGetCellPtr(object)->safe_call, object};
   }
-  for (const Any& import : module->imports()) {
-    Callee found = find_in_module(const_cast<tvm::ffi::ModuleObj*>(import.cast<const tvm::ffi::ModuleObj*>()), name, keep);
-    if (found.call != nullptr) return found;
-  }
-  return {};
+  const tvm::ffi::Array<Any>& imports = module->imports();
+  return find_in_imports({imports.begin(), imports.end()}, name, keep);
 }
 
 }  // namespace

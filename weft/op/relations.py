@@ -77,10 +77,9 @@ def _demand(what: str, found: Any, expected: Any, where: Any, kind: str) -> None
     collected = _COLLECTED.get()
     f, e = as_int(found), as_int(expected)
     if f is not None and e is not None:
-        if f != e:
-            raise refused(Relation(what, as_expr(found), as_expr(expected), where, kind))
-        return
-    least, most = arith.Analyzer().const_int_bound(_int64(found) - _int64(expected))
+        least = most = f - e
+    else:
+        least, most = arith.Analyzer().const_int_bound(_int64(found) - _int64(expected))
     if least == most:
         if least:  # they differ by a number, whatever the variables are
             raise refused(Relation(what, as_expr(found), as_expr(expected), where, kind))

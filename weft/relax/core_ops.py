@@ -20,11 +20,11 @@ CORE_OPS: dict[str, tuple[TypeRule, bool]] = {}
 """Name to (type rule, purity)."""
 
 
-def core_op(name: str, *, pure: bool = True) -> Callable[[TypeRule], TypeRule]:
-    """Register the type rule of an operator of the language: ``@core_op("shape_of")``."""
+def core_op(*names: str, pure: bool = True) -> Callable[[TypeRule], TypeRule]:
+    """Register the type rule of operators of the language: ``@core_op("shape_of")``."""
 
     def register(rule: TypeRule) -> TypeRule:
-        CORE_OPS[name] = (rule, pure)
+        CORE_OPS.update(dict.fromkeys(names, (rule, pure)))
         return rule
 
     return register
@@ -50,12 +50,23 @@ def as_relax(value: object) -> ir.Expr:
     return ir.prim_value(value)  # type: ignore[arg-type]
 
 
+def as_dtype(dtype: str | ir.Expr) -> ir.Expr:
+    """Make a data type value of a name, or of one that is there."""
+    return dtype if isinstance(dtype, ir.Expr) else ir.DataTypeImm(ir.DataType(str(dtype)), ty=ir.AnyType())
+
+
+def as_shape_value(shape: Dims | ir.PrimExpr | int) -> ir.Expr:
+    """Make a shape value of dimensions, of one dimension, or of a shape value that is there."""
+    if isinstance(shape, ir.Expr):
+        return shape
+    return ir.shape_expr(shape if isinstance(shape, (list, tuple)) else (shape,))  # type: ignore[arg-type]
+
+
 def _as_args(args: Any) -> ir.Tuple | ir.Expr:
     if isinstance(args, (list, tuple)):
         return ir.Tuple(tuple(as_relax(a) for a in args))
-    return (
-        args if isinstance(args, ir.Tuple) or isinstance(getattr(args, "ty", None), ir.TupleType) else ir.Tuple((args,))
-    )
+    whole = isinstance(args, ir.Tuple) or isinstance(getattr(args, "ty", None), ir.TupleType)
+    return args if whole else ir.Tuple((args,))
 
 
 def _out_type(out: Any) -> tuple[ir.Type, ...]:
@@ -268,7 +279,7 @@ def index_bounds(x: ir.Expr, places: int = 1) -> ir.Call:
 @also_called(expr="shape")
 def shape_to_tensor(shape: Dims) -> ir.Call:
     """Convert a shape value to a 1-D int64 tensor."""
-    return ir.Call(ir.Op.get("relax.shape_to_tensor"), (shape if isinstance(shape, ir.Expr) else ir.shape_expr(shape),))
+    return ir.Call(ir.Op.get("relax.shape_to_tensor"), (as_shape_value(shape),))
 
 
 def dynamic_strided_slice(x: ir.Expr, begin: ir.Expr, end: ir.Expr, strides: ir.Expr) -> ir.Call:
@@ -298,9 +309,7 @@ def print_(*values: Any, format: str = "") -> ir.Call:
 def assert_op(condition: Value, format_args: Value = (), format: str | ir.ExprStringImm = "") -> ir.Call:
     """Raise an AssertionError at run time unless `condition`, a scalar bool, holds."""
     extra = format_args if isinstance(format_args, (list, tuple)) else (format_args,)
-    return ir.Call(
-        ir.Op.get("relax.assert_op"), (as_relax(condition), *(as_relax(a) for a in extra)), ir.Attrs.of(format=format)
-    )
+    return ir.Call(ir.Op.get("relax.assert_op"), tuple(map(as_relax, (condition, *extra))), ir.Attrs.of(format=format))
 
 
 def as_vdevice(value: VirtualDevice) -> ir.VDevice:
@@ -336,29 +345,26 @@ def to_vdevice(x: ir.Expr, dst_vdevice: VirtualDevice) -> ir.Call:
     return ir.Call(ir.Op.get("relax.to_vdevice"), (x,), ir.Attrs.of(dst_vdevice=as_vdevice(dst_vdevice)))
 
 
-def alloc_tensor(shape: Dims, dtype: str, runtime_device_index: int = 0, storage_scope: str = "global") -> ir.Call:
+def alloc_tensor(
+    shape: Dims, dtype: str | ir.Expr, runtime_device_index: Value = 0, storage_scope: Value = "global"
+) -> ir.Call:
     """Allocate a tensor (``relax.builtin.alloc_tensor``), before memory is planned."""
-    shape = shape if isinstance(shape, ir.Expr) else ir.shape_expr(shape)
-    kind, scope = ir.DataTypeImm(dtype, ty=ir.AnyType()), ir.ExprStringImm(storage_scope, ty=ir.AnyType())
-    return ir.Call(ir.Op.get("relax.builtin.alloc_tensor"), (shape, kind, ir.prim_value(runtime_device_index), scope))
+    args = (as_shape_value(shape), as_dtype(dtype), as_relax(runtime_device_index), as_relax(storage_scope))
+    return ir.Call(ir.Op.get("relax.builtin.alloc_tensor"), args)
 
 
 def alloc_storage(
-    size: Dims, virtual_device_index: int = 0, storage_scope: str = "global", dtype: str = "uint8"
+    size: Dims, virtual_device_index: Value = 0, storage_scope: Value = "global", dtype: str | ir.Expr = "uint8"
 ) -> ir.Call:
     """Allocate a block of `size` (a 1-element shape, bytes)."""
-    size = size if isinstance(size, ir.Expr) else ir.shape_expr(size)
-    kind, scope = ir.DataTypeImm(dtype, ty=ir.AnyType()), ir.ExprStringImm(storage_scope, ty=ir.AnyType())
-    return ir.Call(ir.Op.get("relax.memory.alloc_storage"), (size, ir.prim_value(virtual_device_index), scope, kind))
+    args = (as_shape_value(size), as_relax(virtual_device_index), as_relax(storage_scope), as_dtype(dtype))
+    return ir.Call(ir.Op.get("relax.memory.alloc_storage"), args)
 
 
-def storage_tensor(storage: ir.Expr, offset: ir.PrimExpr | int, shape: Dims, dtype: str) -> ir.Call:
+def storage_tensor(storage: ir.Expr, offset: Value, shape: Dims, dtype: str | ir.Expr) -> ir.Call:
     """Make a tensor (``relax.memory.alloc_tensor``) inside a storage block, `offset` bytes from its start."""
-    shape = shape if isinstance(shape, ir.Expr) else ir.shape_expr(shape)
-    return ir.Call(
-        ir.Op.get("relax.memory.alloc_tensor"),
-        (storage, ir.prim_value(offset), shape, ir.DataTypeImm(dtype, ty=ir.AnyType())),
-    )
+    args = (storage, as_relax(offset), as_shape_value(shape), as_dtype(dtype))
+    return ir.Call(ir.Op.get("relax.memory.alloc_tensor"), args)
 
 
 # --- type rules -------------------------------------------------------------------------------------------------------
@@ -392,15 +398,10 @@ def _sizes(a: Any, b: Any) -> bool:
     )
 
 
-@core_op("call_tir")
-@core_op("call_tir_with_grad")
-@core_op("call_dps_packed")
-@core_op("call_pure_packed")
-@core_op("call_py_func")
-@core_op("call_inplace_packed")
-@core_op("call_builtin", pure=False)
-@core_op("call_builtin_with_ctx", pure=False)
-def _from_type_args(call: ir.Call) -> ir.Type:
+@core_op("call_tir", "call_tir_with_grad", "call_dps_packed", "call_pure_packed", "call_py_func", "call_inplace_packed")
+@core_op("call_builtin", "call_builtin_with_ctx", pure=False)
+def from_type_args(call: ir.Call) -> ir.Type:
+    """Return the type that a call says its result is of."""
     if not call.ty_args:
         return ir.AnyType()
     return call.ty_args[0] if len(call.ty_args) == 1 else ir.TupleType(call.ty_args)
@@ -410,7 +411,7 @@ def _from_type_args(call: ir.Call) -> ir.Type:
 def _in_place_type(call: ir.Call) -> ir.Type:
     if isinstance(call.args[1], ir.Tuple):  # else it is checked in normal form
         _check_places(call, call.attrs["inplace_indices"])
-    return _from_type_args(call)
+    return from_type_args(call)
 
 
 @core_op("make_closure")
@@ -431,7 +432,7 @@ def _closure_type(call: ir.Call) -> ir.Type:
 @core_op("invoke_pure_closure")
 def _invoked_type(call: ir.Call) -> ir.Type:
     ty = call.args[0].ty
-    return _from_type_args(call) if call.ty_args or not isinstance(ty, ir.FuncType) else ty.ret
+    return from_type_args(call) if call.ty_args or not isinstance(ty, ir.FuncType) else ty.ret
 
 
 @core_op("shape_of")
@@ -492,29 +493,22 @@ def _dynamic_slice_type(call: ir.Call) -> ir.Type:
 
 
 @core_op("null_value")
-@core_op("memory.alloc_storage", pure=False)
-@core_op("vm.alloc_storage", pure=False)
+@core_op("memory.alloc_storage", "vm.alloc_storage", pure=False)
 def _any_type(call: ir.Call) -> ir.Type:
     return ir.AnyType()
 
 
-@core_op("print", pure=False)
-@core_op("assert_op", pure=False)
-@core_op("vm.call_tir_dyn", pure=False)
-@core_op("memory.kill_storage", pure=False)
-@core_op("memory.kill_tensor", pure=False)
-@core_op("vm.kill_object", pure=False)
+@core_op(
+    "print", "assert_op", "vm.call_tir_dyn", "memory.kill_storage", "memory.kill_tensor", "vm.kill_object", pure=False
+)
 def _unit_type(call: ir.Call) -> ir.Type:
     return ir.TupleType(())
 
 
-@core_op("to_vdevice")
-@core_op("hint_on_device")
+@core_op("to_vdevice", "hint_on_device")
 def _moved_type(call: ir.Call) -> ir.Type:
     ty = call.args[0].ty
-    return (
-        ir.TensorType(ty.shape, ty.dtype, ty.ndim, call.attrs["dst_vdevice"]) if isinstance(ty, ir.TensorType) else ty
-    )
+    return ir.with_fields(ty, vdevice=call.attrs["dst_vdevice"]) if isinstance(ty, ir.TensorType) else ty
 
 
 @core_op("builtin.alloc_tensor", pure=False)
@@ -522,8 +516,7 @@ def _alloc_tensor_type(call: ir.Call) -> ir.Type:
     return tensor_of(call.args[0], call.args[1])
 
 
-@core_op("memory.alloc_tensor", pure=False)
-@core_op("vm.alloc_tensor", pure=False)
+@core_op("memory.alloc_tensor", "vm.alloc_tensor", pure=False)
 def _storage_tensor_type(call: ir.Call) -> ir.Type:
     return tensor_of(call.args[2], call.args[3])
 
@@ -539,7 +532,8 @@ def tensor_operand(call: ir.Call, what: str = "the operator") -> ir.TensorType:
 def tensor_of(shape: ir.Expr, dtype: ir.Expr) -> ir.Type:
     """Return the type of a tensor that is made of a shape value and a data type value."""
     assert isinstance(dtype, ir.DataTypeImm)
+    ty = shape.ty
     if isinstance(shape, ir.ShapeExpr):
         return ir.TensorType(shape.values, dtype.value, len(shape.values))
-    ndim = shape.ty.ndim if isinstance(shape.ty, ir.ShapeType) else -1
-    return ir.TensorType(shape.ty.values if isinstance(shape.ty, ir.ShapeType) else None, dtype.value, ndim)
+    dims, ndim = (ty.values, ty.ndim) if isinstance(ty, ir.ShapeType) else (None, -1)
+    return ir.TensorType(dims, dtype.value, ndim)

@@ -34,15 +34,13 @@ _METHODS: dict[type, str] = {
 }
 
 
-def visitor(cls: type) -> type:
-    """Mark a subclass of :class:`PyExprVisitor` (TVM's decorator; the class itself, its ``_cls``, is all it needs)."""
-    return mutator(cls)
-
-
 def mutator(cls: type) -> type:
-    """Mark a subclass of :class:`PyExprMutator` (TVM's decorator; the class itself, its ``_cls``, is all it needs)."""
+    """Mark a visitor or mutator class (TVM's decorators; the class itself, its ``_cls``, is all that they need)."""
     cls._cls = cls  # type: ignore[attr-defined] - what programs derive from
     return cls
+
+
+visitor = mutator
 
 
 def _operands(e: ir.Node) -> list[Any]:
@@ -83,9 +81,8 @@ class _Functor:
 
     def visit_binding_block(self, block: BindingBlock) -> Any:
         """Visit a block."""
-        return (
-            self.visit_dataflow_block_(block) if isinstance(block, DataflowBlock) else self.visit_binding_block_(block)
-        )
+        local = isinstance(block, DataflowBlock)
+        return self.visit_dataflow_block_(block) if local else self.visit_binding_block_(block)
 
     def visit_binding_block_(self, block: BindingBlock) -> Any:
         """Visit the bindings of a block."""
@@ -193,8 +190,7 @@ class PyExprMutator(_Functor):
         params = tuple(self.visit_var_def(p) for p in func.params)
         self._renamed.update((p, q) for p, q in zip(func.params, params, strict=True) if p is not q)
         body = self.with_new_scope(func.body)
-        same = body is func.body and all(p is q for p, q in zip(func.params, params, strict=True))
-        if same:
+        if body is func.body and all(p is q for p, q in zip(func.params, params, strict=True)):
             return func
         new = func.replace(params=params, body=body)
         if not ir.structural_equal(body.ty, getattr(func.body, "ty", None)):

@@ -8,9 +8,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from weft import error, ir, op
+from weft import error, ir
 from weft.relax.gradient_rules import fit, like, of_one_element, operators, rule, shape_of
 
 if TYPE_CHECKING:
@@ -53,16 +54,6 @@ for _name, _derivative in _DERIVATIVES.items():
     rule(_name)(of_one_element(lambda x, y, g, derivative=_derivative: _o.multiply(g, derivative(x, y))))
 
 
-@rule(
-    *(
-        "floor ceil round trunc sign floor_divide logical_and logical_or logical_not logical_xor arange one_hot "
-        "argmax argmin argsort isnan isinf isfinite"
-    ).split()
-)
-def _flat(_y: ir.Expr, call: ir.Call, _g: ir.Expr, _bb: BlockBuilder) -> Any:
-    return [op.make_call("grad.no_grad")(x) for x in call.args]
-
-
 @rule("clip")
 def _clip(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     x = call.args[0]
@@ -102,14 +93,11 @@ def _global_avg_pool(y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -
 
 def _spread(x: ir.Expr, call: ir.Call, value: ir.Expr) -> Any:
     """Give a reduced value its axes back."""
-    axes = call.attrs["axis"]
-    if call.attrs["keepdims"]:
+    axes, ndim = call.attrs["axis"], len(shape_of(x))
+    if call.attrs["keepdims"] or not ndim:
         return value
-    ndim = len(shape_of(x))
-    given = (
-        range(ndim) if axes is None or axes == () else [a % ndim for a in ((axes,) if isinstance(axes, int) else axes)]
-    )
-    return _o.expand_dims(value, sorted(given)) if ndim else value
+    given = (axes,) if isinstance(axes, int) else axes or range(ndim)
+    return _o.expand_dims(value, sorted(a % ndim for a in given))
 
 
 @rule("max", "min")
@@ -139,12 +127,11 @@ def _sizes(x: ir.Expr) -> tuple[int, ...]:
 def _stack(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     fields = call.args[0].ty.fields
     axis = int(call.attrs["axis"]) % (fields[0].ndim + 1)
-    rows = [_slice(g, axis, i, i + 1) for i in range(len(fields))]
-    return [ir.Tuple(tuple(_o.squeeze(r, [axis]) for r in rows))]
+    return [ir.Tuple(tuple(_o.squeeze(_slice(g, axis, i, i + 1), [axis]) for i in range(len(fields))))]
 
 
-def _slice(x: ir.Expr, axis: int, begin: int, end: int, stride: int = 1) -> Any:
-    return _o.strided_slice(x, [axis], [begin], [end], [stride])
+def _slice(x: ir.Expr, axis: int, begin: int, end: int) -> Any:
+    return _o.strided_slice(x, [axis], [begin], [end], [1])
 
 
 @rule("strided_slice")
@@ -218,13 +205,13 @@ def _gather_nd(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any
     x, indices = call.args
     if call.attrs["batch_dims"]:
         raise error.InvalidArgument("the gradient of gather_nd is that without batch_dims")
-    return [_o.scatter_nd(_o.zeros_like(x), indices, g, "add"), op.make_call("grad.no_grad")(indices)]
+    return [_o.scatter_nd(_o.zeros_like(x), indices, g, "add"), _o.no_grad(indices)]
 
 
 @rule("collapse_sum_to", "collapse_sum_like")
 def _collapse_sum(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     x = call.args[0]
-    return [_o.broadcast_to(g, ir.shape_expr(shape_of(x))), op.make_call("grad.no_grad")(call.args[1])]
+    return [_o.broadcast_to(g, ir.shape_expr(shape_of(x))), _o.no_grad(call.args[1])]
 
 
 # --- windows ----------------------------------------------------------------------------------------------------------
@@ -278,8 +265,7 @@ def _max_pool(y: ir.Expr, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
     padded, unpadded, (*places, axes) = _windows(call, y, -math.inf, bb)
     total, left = None, _o.ones_like(g)
     for place in places:  # of several greatest elements of a window the first takes all
-        best = _o.multiply(_o.astype(_o.equal(_at(padded, place, axes), y), g.ty.dtype), left)
-        best = bb.emit(best)
+        best = bb.emit(_o.multiply(_o.astype(_o.equal(_at(padded, place, axes), y), g.ty.dtype), left))
         left = bb.emit(_o.subtract(left, best))
         part = _back_at(_o.multiply(g, best), place, axes, _sizes(padded), bb)
         total = part if total is None else _o.add(total, part)
@@ -294,13 +280,6 @@ def _avg_pool(y: ir.Expr, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
         each = bb.emit(_o.divide(g, like(len(places), g)))
     else:
         inside, _, _ = _windows(ir.Call(call.op, (bb.emit(_o.ones_like(x)),), call.attrs), y, 0.0, bb)
-        counts = None
-        for place in places:
-            found = _at(inside, place, axes)
-            counts = found if counts is None else _o.add(counts, found)
+        counts = reduce(_o.add, (_at(inside, place, axes) for place in places))
         each = bb.emit(_o.divide(g, _o.maximum(counts, like(1, g))))
-    total = None
-    for place in places:
-        part = _back_at(each, place, axes, _sizes(padded), bb)
-        total = part if total is None else _o.add(total, part)
-    return [unpadded(total)]
+    return [unpadded(reduce(_o.add, (_back_at(each, place, axes, _sizes(padded), bb) for place in places)))]

@@ -19,6 +19,7 @@ from weft.op import make_call
 from weft.registry import Registry
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import is_op
+from weft.relax.infer import same_shape
 
 __all__ = [
     "Gradient",
@@ -108,9 +109,8 @@ def like(value: float, x: ir.Expr) -> ir.Constant:
 def fit(bb: BlockBuilder, grad: ir.Expr, x: ir.Expr) -> ir.Expr:
     """Sum an adjoint over what the operand was repeated along."""
     made: Any = bb.normalize(grad, atom=False)
-    have, want = shape_of(made), shape_of(x)
-    same = len(have) == len(want) and all(Analyzer().can_prove_equal(a, b) for a, b in zip(have, want, strict=True))
-    return made if same else _o.collapse_sum_to(made, ir.shape_expr(want))
+    want = shape_of(x)
+    return made if same_shape(shape_of(made), want) else _o.collapse_sum_to(made, ir.shape_expr(want))
 
 
 @rule("add")
@@ -152,28 +152,21 @@ def _extreme(_z: object, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
     return [fit(bb, left, x), fit(bb, right, y)]
 
 
-@rule(
-    "equal",
-    "not_equal",
-    "greater",
-    "greater_equal",
-    "less",
-    "less_equal",
-    "zeros_like",
-    "ones_like",
-    "full_like",
-    "zeros",
-    "ones",
-    "full",
+_FLAT = (
+    "equal not_equal greater greater_equal less less_equal zeros_like ones_like full_like zeros ones full "
+    "floor ceil round trunc sign floor_divide logical_and logical_or logical_not logical_xor arange one_hot "
+    "argmax argmin argsort isnan isinf isfinite"
 )
+
+
+@rule(*_FLAT.split())
 def _none(_y: ir.Expr, call: ir.Call, _g: ir.Expr, _bb: BlockBuilder) -> Any:
     return [_o.no_grad(x) for x in call.args]
 
 
 @rule("triu", "tril")
 def _triangle(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
-    rest = [_o.no_grad(a) for a in call.args[1:]]
-    return [ir.Call(call.op, (g, *call.args[1:]), call.attrs), *rest]
+    return [ir.Call(call.op, (g, *call.args[1:]), call.attrs), *map(_o.no_grad, call.args[1:])]
 
 
 _OF_ONE_ELEMENT: dict[str, Callable[[Any, Any, Any], Any]] = {  # of x, of y = f(x) and of the adjoint of y
@@ -207,14 +200,11 @@ def _silu(y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     return [_o.multiply(g, _o.add(s, _o.multiply(y, _o.subtract(like(1, x), s))))]
 
 
-def _reduced_dims(call: ir.Call) -> tuple[Any, ...]:
+def _count(call: ir.Call) -> int:
+    """Return how many elements a reduction takes for one."""
     shape, axis = shape_of(call.args[0]), call.attrs["axis"]
     places = range(len(shape)) if axis is None else (axis if isinstance(axis, tuple) else (axis,))
-    return tuple(shape[a] for a in places)
-
-
-def _count(call: ir.Call) -> int:
-    dims = [ir.as_int(d) for d in _reduced_dims(call)]
+    dims = [ir.as_int(shape[a]) for a in places]
     if any(d is None for d in dims):
         raise InvalidArgument("the gradient of a mean needs constant sizes", found=str(call.args[0].ty))
     return math.prod(d or 0 for d in dims)
@@ -274,14 +264,9 @@ def _expand_dims(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> A
     return [_o.squeeze(g, call.attrs["axis"])]
 
 
-@rule("squeeze", "flatten")
-def _squeeze(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
-    return [_o.reshape(g, ir.shape_expr(shape_of(call.args[0])))]
-
-
-@rule("reshape")
+@rule("squeeze", "flatten", "reshape")
 def _reshape(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
-    return [_o.reshape(g, ir.shape_expr(shape_of(call.args[0]))), _o.no_grad(call.args[1])]
+    return [_o.reshape(g, ir.shape_expr(shape_of(call.args[0]))), *map(_o.no_grad, call.args[1:])]
 
 
 @rule("cumsum")
@@ -350,8 +335,7 @@ def _softmax(y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
 
 @rule("nn.log_softmax")
 def _log_softmax(y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
-    exp = _o.exp(y)
-    return [_o.subtract(g, _o.multiply(_o.sum(g, call.attrs["axis"], keepdims=True), exp))]
+    return [_o.subtract(g, _o.multiply(_o.sum(g, call.attrs["axis"], keepdims=True), _o.exp(y)))]
 
 
 @rule("nn.cross_entropy_with_logits")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import arith, ir
 from weft.error import ShapeMismatch, TypeInferenceError
-from weft.op import get_op_def, list_ops
-from weft.relax.core_ops import CORE_OPS, shape_of
+from weft.op import equal_dims, get_op_def, list_ops
+from weft.relax.core_ops import CORE_OPS, from_type_args, shape_of
 from weft.relax.expr import SeqExpr
 
 
@@ -140,9 +140,7 @@ def infer_call(call: ir.Call, module: ir.IRModule | None = None) -> ir.Type:
         definition = get_op_def(op)
         return _placed(definition.infer(*call.args, **dict(call.attrs.items)), call)
     if isinstance(op, ir.ExternFunc):
-        return (
-            call.ty_args[0] if len(call.ty_args) == 1 else ir.TupleType(call.ty_args) if call.ty_args else ir.AnyType()
-        )
+        return from_type_args(call)
     if isinstance(op, ir.GlobalVar) and module is not None and op in module:
         ty: ir.Type | None = function_type(module[op])
     else:
@@ -234,6 +232,11 @@ def unify_dims(
             )
 
 
+def same_shape(a: Sequence[ir.PrimExpr] | None, b: Sequence[ir.PrimExpr] | None) -> bool:
+    """Whether two shapes are known and provably equal."""
+    return a is not None and b is not None and len(a) == len(b) and all(map(equal_dims, a, b))
+
+
 def merge_types(a: ir.Type, b: ir.Type) -> ir.Type:
     """Return the narrowest type that holds both: the type of an If."""
     if a is b or ir.structural_equal(a, b):
@@ -241,8 +244,7 @@ def merge_types(a: ir.Type, b: ir.Type) -> ir.Type:
     if isinstance(a, ir.TensorType) and isinstance(b, ir.TensorType):
         dtype = a.dtype if a.dtype == b.dtype else ""
         ndim = a.ndim if a.ndim == b.ndim else -1
-        same = a.shape is not None and b.shape is not None and ndim >= 0
-        if same and all(arith.Analyzer().can_prove_equal(x, y) for x, y in zip(a.shape, b.shape, strict=True)):  # type: ignore[arg-type]
+        if same_shape(a.shape, b.shape):
             return ir.TensorType(a.shape, dtype, ndim, a.vdevice)
         return ir.TensorType(None, dtype, ndim)
     if isinstance(a, ir.ShapeType) and isinstance(b, ir.ShapeType):

@@ -122,7 +122,8 @@ class Interpreter:
     def run_kernel(self, callee: Any, args: Sequence[Any]) -> None:
         """Run a TIR function of the module, or a packed function, that writes its results."""
         if isinstance(callee, ir.ExternFunc):
-            _packed_named(callee.global_symbol)(*args)
+            found: Any = ffi.get_global_func(callee.global_symbol)
+            found(*args)
             return
         func = self.mod[callee]
         assert isinstance(func, tir.PrimFunc)
@@ -153,10 +154,6 @@ def _fresh(dims: Sequence[int], dtype: str) -> np.ndarray:
     kind = ir.numpy_dtype(dtype)
     memory = runtime.aligned(np.full(prod(dims) * kind.itemsize, _UNWRITTEN, np.uint8))
     return memory.view(kind).reshape(dims)
-
-
-def _packed_named(name: str) -> Any:
-    return ffi.get_global_func(name)
 
 
 def _array(value: Any) -> np.ndarray:
@@ -335,7 +332,8 @@ def _packed(function: ir.ExternFunc, args: Sequence[Any], run: Interpreter) -> A
         return rule(run, *args)
     if name.startswith("vm.builtin."):
         raise MachineOnly(f"'{name}' is a function of the virtual machine's own")
-    out = _packed_named(name)(*args)
+    packed: Any = ffi.get_global_func(name)
+    out = packed(*args)
     return _array(out) if hasattr(out, "numpy") else out
 
 
@@ -448,34 +446,22 @@ def _through_runtime(name: str) -> Callable[..., Any]:
     return compute
 
 
+_STAYING = "to_vdevice hint_on_device copy builtin.stop_lift_params memory.ensure_zero_offset"
 _ON_VALUES: dict[str, Callable[..., Any]] = {
     "shape_of": lambda run, x: tuple(x.shape),
     "tensor_to_shape": lambda run, x: tuple(int(v) for v in x),
     "shape_to_tensor": lambda run, shape: np.array(shape, np.int64),
     "index_bounds": _index_bounds,
     "dynamic_strided_slice": _slice,
-    "assert_op": _assert,
-    "weft.run.assert_op": _assert,
-    "print": lambda run, *_: (),
-    "weft.run.print": lambda run, *_: (),
+    **dict.fromkeys(("assert_op", "weft.run.assert_op"), _assert),
+    **dict.fromkeys(("print", "weft.run.print"), lambda run, *_: ()),
     "null_value": lambda run: None,
-    "to_vdevice": lambda run, x: x,
-    "hint_on_device": lambda run, x: x,
-    "to_device": lambda run, x, *_: x.copy(),
-    "copy": lambda run, x: x,
-    "builtin.stop_lift_params": lambda run, x: x,
-    "memory.ensure_zero_offset": lambda run, x: x,
-    "memory.view": _view,
-    "view": _view,
-    "unique": _through_runtime("weft.run.unique"),
-    "nonzero": _through_runtime("weft.run.nonzero"),
-    "weft.run.unique": _through_runtime("weft.run.unique"),
-    "weft.run.nonzero": _through_runtime("weft.run.nonzero"),
-    "weft.run.view": _view,
-    "vm.alloc_storage": lambda run, size, device, dtype, scope: _storage(run, size, device, scope, dtype),
-    "vm.alloc_tensor": _storage_tensor,
+    **dict.fromkeys(_STAYING.split(), lambda run, x: x),
+    **dict.fromkeys(("to_device", "fresh_tensor"), lambda run, x, *_: x.copy()),
+    **dict.fromkeys(("view", "memory.view", "weft.run.view"), _view),
+    **dict.fromkeys(("unique", "weft.run.unique"), _through_runtime("weft.run.unique")),
+    **dict.fromkeys(("nonzero", "weft.run.nonzero"), _through_runtime("weft.run.nonzero")),
     "append": lambda run, rows, row, *_: np.concatenate([rows, row[None]]),
-    "fresh_tensor": lambda run, x: x.copy(),
     "reshape": lambda run, x, shape: x.reshape(shape),
     "make_tuple": lambda run, *fields: fields,
     "tuple_getitem": lambda run, values, index: values[index],
@@ -483,9 +469,9 @@ _ON_VALUES: dict[str, Callable[..., Any]] = {
     "invoke_closure": lambda run, f, *args: run.call(f, args),
     "builtin.alloc_tensor": lambda run, shape, dtype, *_: _fresh(shape, dtype),
     "memory.alloc_storage": _storage,
-    "memory.alloc_tensor": _storage_tensor,
     "alloc_storage": lambda run, size, device, dtype, scope: _storage(run, size, device, scope, dtype),
-    "alloc_tensor": _storage_tensor,
+    "vm.alloc_storage": lambda run, size, device, dtype, scope: _storage(run, size, device, scope, dtype),
+    **dict.fromkeys(("alloc_tensor", "vm.alloc_tensor", "memory.alloc_tensor"), _storage_tensor),
 }
 """By the names of operators and, less ``vm.builtin.``, of the machine's functions."""
 _SPREAD = {"make_closure": 1, "invoke_closure": 1, "invoke_pure_closure": 1}

@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from weft import arith, error, ir
-from weft.relax.core_ops import as_relax, core_op, tensor_operand
+from weft.relax.core_ops import as_dtype, as_relax, as_shape_value, core_op, tensor_operand
 from weft.relax.vocabulary import Dims, Value
 
 
@@ -14,20 +14,11 @@ def _call(name: str, *args: ir.Expr) -> ir.Call:
     return ir.Call(ir.Op.get("relax." + name), args)
 
 
-def as_dtype(dtype: str | ir.Expr) -> ir.Expr:
-    """Make a data type value of a name, or of one that is there."""
-    return dtype if isinstance(dtype, ir.Expr) else ir.DataTypeImm(ir.DataType(str(dtype)), ty=ir.AnyType())
-
-
-def _shape(shape: Any) -> ir.Expr:
-    return shape if isinstance(shape, ir.Expr) else ir.shape_expr(shape)
-
-
 def vm_alloc_storage(
     shape: Dims, runtime_device_index: int | ir.Expr, dtype: str | ir.Expr, storage_scope: str | ir.Expr = "global"
 ) -> ir.Call:
     """Allocate a storage of a shape (``relax.vm.alloc_storage``), as the machine's function takes its arguments."""
-    args = (_shape(shape), as_relax(runtime_device_index), as_dtype(dtype), as_relax(storage_scope))
+    args = (as_shape_value(shape), as_relax(runtime_device_index), as_dtype(dtype), as_relax(storage_scope))
     return _call("vm.alloc_storage", *args)
 
 
@@ -35,7 +26,7 @@ def vm_alloc_tensor(
     storage: ir.Expr, offset: int | ir.Expr, shape: Dims, dtype: str | ir.Expr, runtime_device_ind: int | ir.Expr = 0
 ) -> ir.Call:
     """Make a tensor in a storage (``relax.vm.alloc_tensor``), as the machine's function takes its arguments."""
-    args = (storage, as_relax(offset), _shape(shape), as_dtype(dtype), as_relax(runtime_device_ind))
+    args = (storage, as_relax(offset), as_shape_value(shape), as_dtype(dtype), as_relax(runtime_device_ind))
     return _call("vm.alloc_tensor", *args)
 
 
@@ -76,7 +67,7 @@ def view(
         Where it begins, counted from the first element.
     """
     nothing = ir.Tuple((), ty=ir.TupleType(()))
-    dims, kind = nothing if shape is None else _shape(shape), nothing if dtype is None else as_dtype(dtype)
+    dims, kind = nothing if shape is None else as_shape_value(shape), nothing if dtype is None else as_dtype(dtype)
     offset = nothing if relative_byte_offset is None else as_relax(relative_byte_offset)
     return _call("memory.view", data, dims, kind, offset)
 
@@ -94,8 +85,7 @@ def stop_lift_params(x: ir.Expr) -> ir.Call:
 # --- type rules -------------------------------------------------------------------------------------------------------
 
 
-core_op("builtin.stop_lift_params")(tensor_operand)
-core_op("memory.ensure_zero_offset")(tensor_operand)
+core_op("builtin.stop_lift_params", "memory.ensure_zero_offset")(tensor_operand)
 
 
 def _is_nothing(value: ir.Expr) -> bool:

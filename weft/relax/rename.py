@@ -54,11 +54,12 @@ def _rename_if(expr: If, renamed: dict[Expr, Expr]) -> Any:
 
 @_RENAME.on(SeqExpr)
 def _rename_seq(expr: SeqExpr, renamed: dict[Expr, Expr]) -> Any:
-    blocks = tuple([_rename_block(b, renamed) for b in expr.blocks])
+    blocks = tuple([rename_block(b, renamed) for b in expr.blocks])
     return ir.with_fields(expr, blocks=blocks, body=_RENAME(expr.body, renamed))
 
 
-def _rename_block(block: BindingBlock, renamed: dict[Expr, Expr]) -> BindingBlock:
+def rename_block(block: BindingBlock, renamed: dict[Expr, Expr]) -> BindingBlock:
+    """Replace graph-level variables in the values of a block; itself where they do not occur."""
     bindings = tuple([replace_value(b, _RENAME(b.value, renamed)) for b in block.bindings])
     return ir.with_fields(block, bindings=bindings)
 

@@ -95,9 +95,8 @@ def conv1d(
     """1-D convolution; before 0.18, the layout and the output's type came where the groups are."""
     if isinstance(groups, str):
         groups, data_layout, out_dtype = 1, groups, data_layout if data_layout != "NCW" else out_dtype
-    return conv(
-        data, kernel, strides, padding, dilation, groups, layout or data_layout or "NCW", kernel_layout, out_dtype
-    )
+    data_layout = layout or data_layout or "NCW"
+    return conv(data, kernel, strides, padding, dilation, groups, data_layout, kernel_layout, out_dtype)
 
 
 def _conv1d(layout: str, kernel_layout: str) -> Any:
@@ -276,9 +275,8 @@ def _transposed(
 ) -> Any:
     """Transposed convolution, channels first, kernel (in, out / groups, ...)."""
     pads = resolved_padding(padding, kernel.shape[2:], 1, data.ndim - 2)
-    return _conv.conv_transpose(
-        data, kernel, strides, pads, output_padding, 1, int(groups), out_dtype=out_dtype or data.dtype
-    )
+    dtype = out_dtype or data.dtype
+    return _conv.conv_transpose(data, kernel, strides, pads, output_padding, 1, int(groups), out_dtype=dtype)
 
 
 def conv1d_transpose_ncw(

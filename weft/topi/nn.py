@@ -232,8 +232,6 @@ def _pooling(rank: int, channels_first: str) -> Callable[..., Any]:
 
 
 pool1d, pool2d, pool3d = (_pooling(rank, layout) for rank, layout in enumerate(("NCW", "NCHW", "NCDHW"), 1))
-
-
 POOL_TYPE_CODE = {"avg": 0, "max": 1}
 
 
@@ -350,18 +348,13 @@ def upsampling(
 ) -> Any:
     """Enlarge the two spatial axes by factors."""
     sizes = _conv.spatial(data.shape, _conv.channels_last(layout))
-
-    size = (
-        tuple(output_shape)
-        if output_shape
-        else tuple(simplify(_scaled(s, f)) for s, f in zip(sizes, (scale_h, scale_w), strict=True))
-    )
+    scaled = [simplify(_scaled(s, f)) for s, f in zip(sizes, (scale_h, scale_w), strict=True)]
     mode = "align_corners" if align_corners else "asymmetric"
     names = {"nearest_neighbor": "nearest", "bilinear": "linear", "bicubic": "cubic"}
     rounding = "floor" if method == "nearest_neighbor" and not align_corners else ""
     return resize_spatial(
         data,
-        size,
+        tuple(output_shape or scaled),
         layout=layout,
         method=names.get(method, method),
         coordinate_transformation_mode=mode,
@@ -411,67 +404,48 @@ def _winograd(data: Any, weight: Any, strides: Any, padding: Any, dilation: Any,
     return winograd_convolution(data, weight, pads, out_dtype or data.dtype)
 
 
-def conv2d_winograd_nhwc_without_weight_transform(
-    data: Tensor,
-    weight: Tensor,
-    strides: Extents,
-    padding: Padding,
-    dilation: Extents,
-    out_dtype: str | None,
-    **_layouts: Any,
-) -> Any:
-    """Convolve 3x3, channels last, with weights of :func:`conv2d_winograd_weight_transform`."""
-    return _winograd(data, weight, strides, padding, dilation, out_dtype)
+def _winograd_in(layout: str, weights: str) -> tuple[Any, Any]:
+    """Make the convolutions of a layout: with transformed weights, and with weights that may be."""
 
+    def transformed(
+        data: Tensor,
+        weight: Tensor,
+        strides: Extents,
+        padding: Padding,
+        dilation: Extents,
+        out_dtype: str | None,
+        **_layouts: Any,
+    ) -> Any:
+        if layout == "nhwc":
+            return _winograd(data, weight, strides, padding, dilation, out_dtype)
+        moved, turned = transpose(data, (0, 2, 3, 1)), transpose(weight, (0, 1, 3, 2))
+        return transpose(_winograd(moved, turned, strides, padding, dilation, out_dtype), (0, 3, 1, 2))
 
-def conv2d_winograd_nchw_without_weight_transform(
-    data: Tensor,
-    weight: Tensor,
-    strides: Extents,
-    padding: Padding,
-    dilation: Extents,
-    out_dtype: str | None,
-    **_layouts: Any,
-) -> Any:
-    """The same, channels first; weights (n, n, in, out)."""
-    moved = transpose(data, (0, 2, 3, 1))
-    found = _winograd(moved, transpose(weight, (0, 1, 3, 2)), strides, padding, dilation, out_dtype)
-    return transpose(found, (0, 3, 1, 2))
+    def whole(
+        data: Tensor,
+        weight: Tensor,
+        strides: Extents,
+        padding: Padding,
+        dilation: Extents,
+        out_dtype: str | None,
+        pre_computed: bool = False,
+        **_layouts: Any,
+    ) -> Any:
+        if not pre_computed and layout == "nhwc":
+            weight = weight_transform(weight, _TILE, (0, 1), last=True)
+        elif not pre_computed:
+            weight = transpose(weight_transform(weight, _TILE, (2, 3)), (0, 1, 3, 2))
+        return transformed(data, weight, strides, padding, dilation, out_dtype)
 
-
-def conv2d_winograd_nhwc(
-    data: Tensor,
-    weight: Tensor,
-    strides: Extents,
-    padding: Padding,
-    dilation: Extents,
-    out_dtype: str | None,
-    pre_computed: bool = False,
-    **_layouts: Any,
-) -> Any:
-    """Convolve 3x3, channels last, by tiles of 4; weights (3, 3, in, out), or transformed ones."""
-    if not pre_computed:
-        weight = weight_transform(weight, _TILE, (0, 1), last=True)
-    return _winograd(data, weight, strides, padding, dilation, out_dtype)
-
-
-def conv2d_winograd_nchw(
-    data: Tensor,
-    weight: Tensor,
-    strides: Extents,
-    padding: Padding,
-    dilation: Extents,
-    out_dtype: str | None,
-    pre_computed: bool = False,
-    **_layouts: Any,
-) -> Any:
-    """Convolve 3x3, channels first, by tiles of 4; weights (out, in, 3, 3), or transformed ones (n, n, in, out)."""
-    if not pre_computed:
-        weight = transpose(weight_transform(weight, _TILE, (2, 3)), (0, 1, 3, 2))
-    return conv2d_winograd_nchw_without_weight_transform(data, weight, strides, padding, dilation, out_dtype)
+    name, what = f"conv2d_winograd_{layout}", f"Convolve 3x3 images in {layout.upper()}"
+    by = "weights of :func:`conv2d_winograd_weight_transform`" + (", (n, n, in, out)" if layout == "nchw" else "")
+    alone = named(transformed, f"{name}_without_weight_transform", f"{what}, with {by}.")
+    return alone, named(whole, name, f"{what}, by tiles of {_TILE}; weights {weights}, or transformed ones.")
 
 
 _TILE = 4
+conv2d_winograd_nhwc_without_weight_transform, conv2d_winograd_nhwc = _winograd_in("nhwc", "(3, 3, in, out)")
+conv2d_winograd_nchw_without_weight_transform, conv2d_winograd_nchw = _winograd_in("nchw", "(out, in, 3, 3)")
 
 
 # --- channels as pixels -----------------------------------------------------------------------------------------------

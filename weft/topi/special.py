@@ -106,10 +106,8 @@ def erfinv(x: PrimExpr) -> PrimExpr:
     """Giles' polynomials, which have a float's digits, and a step of Halley's method."""
 
     def first(w: PrimExpr) -> PrimExpr:
-        near, far = (
-            polynomial(v + number(c), _table(text))
-            for v, (c, text) in zip((w, tir.sqrt(w)), _ERFINV.items(), strict=True)
-        )
+        places = zip((w, tir.sqrt(w)), _ERFINV.items(), strict=True)
+        near, far = (polynomial(v + number(c), _table(text)) for v, (c, text) in places)
         return select(w < number(5), near, far) * x
 
     def step(y: PrimExpr) -> PrimExpr:

@@ -22,8 +22,10 @@ class Mutator:
     """
 
     def visit_module(self, name: str, node: Module) -> Any:
-        """Visit a module that is no container."""
+        """Visit a module; a container of modules or parameters by the method of its own."""
         return self.visit(name, node)
+
+    visit_moduledict = visit_modulelist = visit_parameterdict = visit_parameterlist = visit_module
 
     def visit_effect(self, name: str, node: Effect) -> Any:
         """Visit an effect."""
@@ -32,22 +34,6 @@ class Mutator:
     def visit_param(self, name: str, node: Parameter) -> Any:
         """Visit a parameter."""
         return node
-
-    def visit_moduledict(self, name: str, node: ModuleDict) -> Any:
-        """Visit a dictionary of modules."""
-        return self.visit(name, node)
-
-    def visit_modulelist(self, name: str, node: ModuleList) -> Any:
-        """Visit a list of modules."""
-        return self.visit(name, node)
-
-    def visit_parameterdict(self, name: str, node: ParameterDict) -> Any:
-        """Visit a dictionary of parameters."""
-        return self.visit(name, node)
-
-    def visit_parameterlist(self, name: str, node: ParameterList) -> Any:
-        """Visit a list of parameters."""
-        return self.visit(name, node)
 
     def visit(self, name: str, node: Any) -> Any:
         """Visit the parts of a module, each by the method for its class, and return the module."""

@@ -48,7 +48,6 @@ def _of_function(func: ir.Function) -> str:
     ]
     other = f", and {dynamic} dynamic-size allocation(s)" if dynamic else ""
     lines = [f" * Without memory planning, {sizes[0]}{other}.", f" * With memory planning, {sizes[1]}."]
-    share = (
-        [f" * Memory planning reduces constant memory size to {sum(planned) / sum(single):.1%}."] if any(single) else []
-    )
-    return "\n".join(lines + share)
+    if any(single):
+        lines.append(f" * Memory planning reduces constant memory size to {sum(planned) / sum(single):.1%}.")
+    return "\n".join(lines)

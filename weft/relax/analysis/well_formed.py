@@ -138,8 +138,7 @@ class _Checker:
         self.statement = func if self.statement is None else self.statement
         self.pure = func.is_pure and not func.attrs.get("relax.force_pure")
         self.dataflow = False
-        for param in func.params:
-            self._symbols_of_param(param.ty)
+        self.symbols |= _sizes_of_params(func)
         for param in func.params:
             self.bind(param)
         if func.ret_ty is not None and self.strict:
@@ -152,11 +151,6 @@ class _Checker:
         if contradict(found, func.ret_ty):
             self.say(f"the result is {found}, the function says {func.ret_ty}")
         self.statement, self.pure, self.dataflow, self.bound, self.symbols = saved
-
-    def _symbols_of_param(self, ty: ir.Type | None) -> None:
-        """Take the variables that stand alone as a dimension; expressions of them follow."""
-        if ty is not None:
-            self.symbols |= set(ir.find(ty, ir.Var))
 
     def sequence(self, seq: SeqExpr) -> None:
         """Check the blocks, then the result."""

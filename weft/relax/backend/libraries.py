@@ -15,6 +15,7 @@ from typing import Any
 from weft import arith, ir
 from weft.relax.backend import patterns as forms
 from weft.relax.backend.pattern_registry import get_patterns_with_prefix, register_patterns
+from weft.relax.infer import same_shape
 from weft.relax.transform.fuse_by_pattern import FuseOpsByPattern, PatternCheckContext
 
 __all__ = ["partition_for_cublas", "partition_for_cudnn", "partition_for_cutlass", "partition_for_hipblas"]
@@ -91,8 +92,9 @@ def _residual_fits(context: PatternCheckContext) -> bool:
     shape, other = bound[root].ty.shape, var.ty.shape  # type: ignore[attr-defined]
     if shape is None or other is None:
         return False
-    whole = len(shape) == len(other) and all(_same(a, b) for a, b in zip(shape, other, strict=True))
-    return whole or (bool(other) and _same(other[-1], shape[-1]) and _same(_product(other), shape[-1]))
+    return same_shape(shape, other) or (
+        bool(other) and _same(other[-1], shape[-1]) and _same(_product(other), shape[-1])
+    )
 
 
 # --- convolutions, norms ----------------------------------------------------------------------------------------------

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import Call, ExprVar, Node, Op, TensorType, Tuple, children
-from weft.relax.dpl.match import Matcher, same_shape
+from weft.ir import Call, ExprVar, Node, Op, TensorType, Tuple, find
+from weft.relax.dpl.match import Matcher
 from weft.relax.dpl.pattern import OPEN_CONTEXTS, DFPattern, OpPattern, VarPattern, WildcardPattern
 from weft.relax.expr import DataflowBlock, DataflowVar
+from weft.relax.infer import same_shape
 from weft.relax.rename import variables
 
 _BY_TUPLE = ("relax.call_tir", "relax.call_dps_packed")
@@ -63,7 +64,7 @@ class PatternContext:
 
     def nodes(self) -> list[DFPattern]:
         """List the patterns that must occur at a binding of their own, connected ones in a row."""
-        parts = {c for p in self.patterns for c in _parts(p)}
+        parts = {c for p in self.patterns for c in find(p, DFPattern) if c is not p}
         ends = [p for edge in self.edges for p in edge[:2]]
         roots = [p for p in self.patterns if p not in parts and not isinstance(p, _LEAVES)]
         waiting = list(dict.fromkeys([*roots, *ends]))
@@ -74,15 +75,6 @@ class PatternContext:
             out.append(next((p for p in waiting if p in near), waiting[0]))
             waiting.remove(out[-1])
         return out
-
-
-def _parts(pattern: DFPattern) -> list[DFPattern]:
-    out: list[DFPattern] = []
-    stack = [c for c in children(pattern) if isinstance(c, DFPattern)]
-    while stack:
-        out.append(stack.pop())
-        stack += [c for c in children(out[-1]) if isinstance(c, DFPattern)]
-    return out
 
 
 class _Search:

@@ -6,10 +6,11 @@ from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from weft import arith, ir
+from weft import ir
 from weft.relax.analysis import get_var2val
 from weft.relax.dpl import pattern as kinds
 from weft.relax.expr import DataflowVar, SeqExpr
+from weft.relax.infer import same_shape
 
 
 def extract_matches(
@@ -278,11 +279,3 @@ def _dimensions_fit(wanted: Sequence[ir.PrimExpr], dims: Sequence[ir.PrimExpr] |
     new = {a: b for a, b in zip(wanted, dims, strict=True) if isinstance(a, ir.Var) and a not in m.found}
     m.found = {**m.found, **new}
     return same_shape([ir.substitute(d, m.found) for d in wanted], dims)
-
-
-def same_shape(a: Sequence[ir.PrimExpr] | None, b: Sequence[ir.PrimExpr] | None) -> bool:
-    """Whether two shapes are known and provably equal."""
-    if a is None or b is None or len(a) != len(b):
-        return False
-    analyzer = arith.Analyzer()
-    return all(x is y or analyzer.can_prove_equal(x, y) for x, y in zip(a, b, strict=True))

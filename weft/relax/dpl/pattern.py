@@ -257,20 +257,20 @@ class CallPattern(DFPattern, metaclass=OtherNames):
     more: bool = False
 
 
-class VarPattern(DFPattern, metaclass=OtherNames):
+class _NamedPattern(DFPattern, metaclass=OtherNames, abstract=True):
+    """Something of this name, unless that is empty."""
+
+    __other_names__ = {"name_hint": "name"}
+
+    name: str = ""
+
+
+class VarPattern(_NamedPattern):
     """A variable, of this name unless that is empty."""
 
-    __other_names__ = {"name_hint": "name"}
 
-    name: str = ""
-
-
-class GlobalVarPattern(DFPattern, metaclass=OtherNames):
+class GlobalVarPattern(_NamedPattern):
     """A function of the module, of this name unless that is empty."""
-
-    __other_names__ = {"name_hint": "name"}
-
-    name: str = ""
 
 
 class ExternFuncPattern(DFPattern, metaclass=OtherNames):
@@ -303,12 +303,8 @@ class PrimArrPattern(DFPattern):
         return self.shape[index]
 
 
-class DataflowVarPattern(DFPattern, metaclass=OtherNames):
+class DataflowVarPattern(_NamedPattern):
     """A variable of a dataflow block, of this name unless that is empty."""
-
-    __other_names__ = {"name_hint": "name"}
-
-    name: str = ""
 
 
 class ConstantPattern(DFPattern):

@@ -18,7 +18,7 @@ from weft.relax.effects import is_pure_call, mutable_variables
 from weft.relax.expr import Binding, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
 from weft.relax.infer import function_type
 from weft.relax.ordering import sort_bindings
-from weft.relax.rename import rename_vars, variables
+from weft.relax.rename import rename_block, rename_vars, variables
 from weft.relax.rewriter import all_bindings, replace_value
 from weft.relax.rewriter import rewrite_bindings as rewrite_each
 from weft.relax.unused import remove_all_unused
@@ -176,12 +176,8 @@ def rewrite_bindings(
     renamed: dict[Expr, Expr] = {}
     blocks: list[Any] = []
     for block in func.body.blocks:
-        old = block
-        if renamed:
-            bindings = [replace_value(b, rename_vars(b.value, renamed)) for b in block.bindings]
-            block = type(block)(tuple(bindings), span=block.span)
-        new = _rewrite_block(ctx, rewriter, block, bb, renamed) if isinstance(block, DataflowBlock) else block
-        blocks.append(new if renamed or new is not block else old)
+        block = rename_block(block, renamed)
+        blocks.append(_rewrite_block(ctx, rewriter, block, bb, renamed) if isinstance(block, DataflowBlock) else block)
     if all(a is b for a, b in zip(blocks, func.body.blocks, strict=True)):
         return func
     body = rename_vars(func.body.body, renamed)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from weft import ir, runtime
 from weft.error import InvalidArgument
-from weft.ir import AnyType, Attrs, Constant, DataTypeImm, Expr, ExprStringImm, Op, Type, prim_value, shape_expr
+from weft.ir import AnyType, Attrs, Constant, DataTypeImm, Expr, ExprStringImm, Op, Type, shape_expr
 from weft.ir import Call as CallNode
 from weft.ir import ExternFunc as ExternFuncNode
 from weft.ir import ShapeExpr as ShapeExprNode
@@ -106,6 +106,7 @@ def shape(values: Sequence[Extent]) -> ShapeExprNode:
 
 
 ShapeExpr = shape
+prim_value = ir.prim_value
 
 
 def str_(value: str) -> ExprStringImm:
@@ -263,54 +264,13 @@ call_builtin_with_ctx = _builtin("call_builtin_with_ctx")
 
 # --- operators --------------------------------------------------------------------------------------------------------
 
-# Operands of the language's own operators that are not tensors: name, kind, default.
-_OPERANDS: dict[str, tuple[tuple[str, str, Any], ...]] = {
-    "builtin.alloc_tensor": (
-        ("shape", "shape", None),
-        ("dtype", "dtype", None),
-        ("runtime_device_index", "prim", 0),
-        ("storage_scope", "str", "global"),
-    ),
-    "memory.alloc_storage": (
-        ("size", "shape", None),
-        ("virtual_device_index", "prim", 0),
-        ("storage_scope", "str", "global"),
-        ("dtype", "dtype", "uint8"),
-    ),
-    "memory.alloc_tensor": (
-        ("storage", "any", None),
-        ("offset", "prim", 0),
-        ("shape", "shape", None),
-        ("dtype", "dtype", None),
-    ),
-    "shape_to_tensor": (("shape", "shape", None),),
-}
-_ATTRS: dict[str, dict[str, Any]] = {"print": {"format": ""}, "assert_op": {"format": ""}}
-_CONVERT = {
-    "any": as_relax,
-    "shape": lambda v: shape_expr(v if isinstance(v, (list, tuple)) else (v,)),
-    "dtype": dtype,
-    "prim": prim_value,
-    "str": str_,
-}
-
 
 def _core(name: str) -> Any:
     """Return the constructor of an operator of the language itself."""
-    operands = _OPERANDS.get(name)
-    defaults = _ATTRS.get(name, {})
+    defaults = {"format": ""} if name in ("print", "assert_op") else {}
 
     def make(*args: Any, **kwargs: Any) -> CallNode:
-        attrs = {**defaults, **kwargs}
-        if operands is None:
-            return CallNode(Op.get("relax." + name), tuple(as_relax(a) for a in args), Attrs.of(attrs))
-        values = []
-        for i, (key, kind, default) in enumerate(operands):
-            value = args[i] if i < len(args) else attrs.pop(key, default)
-            if value is None:
-                raise InvalidArgument(f"R.{name}: missing operand '{key}'")
-            values.append(value if isinstance(value, Expr) else _CONVERT[kind](value))
-        return CallNode(Op.get("relax." + name), tuple(values), Attrs.of(attrs))
+        return CallNode(Op.get("relax." + name), tuple(as_relax(a) for a in args), Attrs.of({**defaults, **kwargs}))
 
     make.__name__ = name.rsplit(".", 1)[-1]
     make.__doc__ = f"Build a call of ``relax.{name}``."
@@ -319,11 +279,15 @@ def _core(name: str) -> Any:
 
 _CONSTRUCTORS: dict[str, Any] = {
     **COLLECTIVES,
+    "builtin.alloc_tensor": core_ops.alloc_tensor,
     "masked_fill": masked_fill,
+    "memory.alloc_storage": core_ops.alloc_storage,
+    "memory.alloc_tensor": core_ops.storage_tensor,
     "memory.ensure_zero_offset": memory_ops.ensure_zero_offset,
     "memory.view": memory_ops.view,
     "nonzero": data_ops.nonzero,
     **{name: getattr(runtime, name) for name in ("cpu", "cuda", "device", "opencl", "vulkan")},
+    "shape_to_tensor": core_ops.shape_to_tensor,
     "unique": data_ops.unique,
     "vm.alloc_storage": memory_ops.vm_alloc_storage,
     "vm.alloc_tensor": memory_ops.vm_alloc_tensor,

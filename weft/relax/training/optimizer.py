@@ -68,9 +68,8 @@ class Optimizer:
             raise EvaluationError("the optimizer has no parameters yet", help="call init(params) first")
         types = tuple(p.ty for p in self.param_list)
         states = tuple(ir.tensor_type(tuple(int(d) for d in s.shape), str(s.dtype)) for s in self.state)
-        variables = [
-            Var(n, ir.TupleType(t)) for n, t in (("params", types), ("gradients", types), ("optim_states", states))
-        ]
+        given = {"params": types, "gradients": types, "optim_states": states}
+        variables = [Var(n, ir.TupleType(t)) for n, t in given.items()]
         bb = BlockBuilder()
         with bb.function(self.name, variables):
             with bb.dataflow():

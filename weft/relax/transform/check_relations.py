@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from weft.op.relations import IndexRange, Relation, collect_relations, demand_at
 from weft.relax.core_ops import CORE_OPS, index_bounds, is_op
 from weft.relax.expr import BindingBlock, DataflowBlock, MatchCast, SeqExpr
 from weft.relax.infer import infer_call
-from weft.relax.rewriter import rewrite_bindings
+from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.relax.transform.static_plan import LOWER, UPPER, declared_bounds
 
 if TYPE_CHECKING:
@@ -116,7 +117,9 @@ class _Checker:
             self._learn(binding, value)
         else:
             self._declared(bb)
-        if not (isinstance(value, ir.Call) and isinstance(value.op, ir.Op)) or _is_core(value):
+        if not (isinstance(value, ir.Call) and isinstance(value.op, ir.Op)):
+            return
+        if value.op.name.removeprefix("relax.") in CORE_OPS:
             return
         with collect_relations() as relations:
             infer_call(value, self.mod)
@@ -173,13 +176,10 @@ class _Checker:
         span = ir.Span(origin=place, check=(r.kind, r.what))
         variables = {v for e in (found, expected) for v in ir.find(e, ir.Var)}
         outer, bb.span = bb.span, span
-        if not inside and variables <= self.given:
-            with bb.scope() as scope:
-                bb.match_cast(ir.shape_expr((found,)), ir.ShapeType((expected,), 1), "check")
-                self.first.extend(bb.bindings())
-                del scope
-        else:
+        first = not inside and variables <= self.given
+        with bb.scope() if first else nullcontext():
             bb.match_cast(ir.shape_expr((found,)), ir.ShapeType((expected,), 1), "check")
+            self.first.extend(bb.bindings() if first else ())
         bb.span = outer
         if not inside:
             self.held.add(key)
@@ -213,16 +213,9 @@ class _Checker:
             self._relation(relation, inside, place, bb, unknown=fresh)
 
     def _same(self, a: IndexRange, b: IndexRange) -> bool:
-        return (
-            a.indices is b.indices
-            and a.but == b.but
-            and len(a.ranges) == len(b.ranges)
-            and all(
-                self.analyzer.can_prove_equal(x, y)
-                for p, q in zip(a.ranges, b.ranges, strict=True)
-                for x, y in zip(p, q, strict=True)
-            )
-        )
+        if a.indices is not b.indices or a.but != b.but or len(a.ranges) != len(b.ranges):
+            return False
+        return all(map(self.analyzer.can_prove_equal, chain(*a.ranges), chain(*b.ranges)))
 
 
 def _unrepeated(indices: ir.Expr, bb: BlockBuilder) -> ir.Expr:
@@ -251,11 +244,6 @@ def _bounds(values: Any, n: int) -> list[int]:
     return [int(v) for i in range(n) for v in ((rows[:, i].min(), rows[:, i].max()) if len(rows) else (0, -1))]
 
 
-def _is_core(call: ir.Call) -> bool:
-    assert isinstance(call.op, ir.Op)
-    return call.op.name.removeprefix("relax.") in CORE_OPS
-
-
 def _place(binding: Binding, function: str) -> str:
     span = binding.span
     if span is not None and (span.origin is not None or span.line):
@@ -273,18 +261,5 @@ def _dims(ty: Any) -> list[ir.PrimExpr]:
 
 def _inside_branches(func: ir.Function) -> set[ir.Expr]:
     """Collect the variables that are bound inside of branches and nested functions."""
-    out: set[ir.Expr] = set()
-
-    def visit(seq: Any, inner: bool) -> None:
-        for block in seq.blocks if isinstance(seq, SeqExpr) else ():
-            for b in block.bindings:
-                if inner:
-                    out.add(b.var)
-                if isinstance(b.value, ir.If):
-                    visit(b.value.true_branch, True)
-                    visit(b.value.false_branch, True)
-                elif isinstance(b.value, ir.Function):
-                    visit(b.value.body, True)
-
-    visit(func.body, False)
-    return out
+    blocks = func.body.blocks if isinstance(func.body, SeqExpr) else ()
+    return {b.var for b in all_bindings(func)} - {b.var for block in blocks for b in block.bindings}

@@ -15,8 +15,8 @@ from weft.relax.dpl.rewrite import replace_bindings
 from weft.relax.effects import is_mergeable, mutable_variables
 from weft.relax.expr import DataflowBlock, SeqExpr
 from weft.relax.ordering import dependencies
-from weft.relax.rename import rename_vars
-from weft.relax.rewriter import replace_value, use_counts
+from weft.relax.rename import rename_block, rename_vars
+from weft.relax.rewriter import use_counts
 from weft.relax.transform.panels import shape_of
 
 Check = Callable[[Expr, Sequence[Expr], Sequence[Expr], Mapping[Any, Expr]], bool]
@@ -70,9 +70,7 @@ def combine_parallel_matmul(
     renamed: dict[Expr, Expr] = {}
     blocks: list[Any] = []
     for block in func.body.blocks:
-        if renamed:
-            bindings = [replace_value(b, rename_vars(b.value, renamed)) for b in block.bindings]
-            block = type(block)(tuple(bindings), span=block.span)
+        block = rename_block(block, renamed)
         if isinstance(block, DataflowBlock):
             found = _heads(block, uses) if for_attention else None
             block = _combine(block, bb, renamed, check, uses, found, mutable)

@@ -81,15 +81,10 @@ def dead_code_elimination(mod: ir.IRModule, entry_functions: Sequence[str] | Non
     functions: dict[str, Any] = {
         v.name_hint: remove_all_unused(f, mod) if isinstance(f, ir.Function) else f for v, f in mod.items()
     }
-    roots = (
-        entry_functions
-        if entry_functions is not None
-        else [
-            n
-            for n, f in functions.items()
-            if f.attrs.get("global_symbol") or not isinstance(f, (ir.Function, PrimFunc))
-        ]
-    )
+    roots = entry_functions
+    if roots is None:
+        unnamed = (ir.Function, PrimFunc)
+        roots = [n for n, f in functions.items() if f.attrs.get("global_symbol") or not isinstance(f, unnamed)]
 
     def called(name: str) -> list[str]:
         return [n.name_hint for n in ir.find(functions[name], ir.GlobalVar) if n.name_hint in functions]

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from weft.ir import Attrs, Call, Constant, Expr, Function, IRModule, Op, TensorType, constant, function_pass
-from weft.op import equal_dims, make_call
+from weft.op import make_call
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast
+from weft.relax.infer import same_shape
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.transform.element_moves import VIEWS
 from weft.relax.transform.fold_constant import evaluate
@@ -168,7 +169,7 @@ class _Folding:
                 self.sums[binding.var] = first._replace(offset=first.offset + offset)
         elif second is not None and not second.positive and len(first.terms) == len(second.terms) == 1:
             channels = first.channels or second.channels
-            if _same_dims(value.args[0], other) and second.channels in (None, channels):
+            if same_shape(value.args[0].ty.shape, other.ty.shape) and second.channels in (None, channels):
                 self.sums[binding.var] = _Affine(first.terms + second.terms, first.offset + second.offset, channels)
 
     def product(self, binding: Binding, value: Call, columns: int, bb: BlockBuilder) -> Expr | None:
@@ -282,13 +283,6 @@ def _by_channel(value: np.ndarray, channels: tuple[int, int] | None, rank: int) 
     axis, n = channels
     shape = (1,) * (rank - value.ndim) + value.shape
     return value.reshape(-1).astype(np.float64) if shape[axis] == n == value.size else None
-
-
-def _same_dims(a: Any, b: Any) -> bool:
-    left, right = a.ty.shape, b.ty.shape
-    if left is None or right is None or len(left) != len(right):
-        return False
-    return all(map(equal_dims, left, right))
 
 
 def _along(value: Any, channels: tuple[int, int] | None, rank: int) -> Constant:

@@ -13,11 +13,12 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from weft import arith, ir, tir
+from weft import ir, tir
 from weft.op import Fusion, get_op_def
 from weft.relax.core_ops import CORE_OPS, is_op
 from weft.relax.effects import is_mergeable, mutable_variables
 from weft.relax.expr import Binding, BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
+from weft.relax.infer import same_shape
 from weft.relax.rename import variables
 from weft.relax.transform.dominators import post_dominators
 from weft.relax.transform.grouping import with_free_dims
@@ -119,7 +120,6 @@ class _Graph:
         updates = (_is_update(b.value) for b in block.bindings)
         self.group_kind = [int(Fusion.INJECTIVE) if u else k for u, k in zip(updates, self.kind, strict=True)]
         self.members = [[i] for i in range(n)]
-        self.analyzer = arith.Analyzer()
         self._same: dict[tuple[int, int], bool] = {}
         for i, b in enumerate(block.bindings):
             for v in dict.fromkeys(variables(b.value)):
@@ -139,7 +139,7 @@ class _Graph:
         """Whether the values of two nodes provably have the same shape."""
         key = (a, b)
         if key not in self._same:
-            self._same[key] = _equal_shapes(self.shape[a], self.shape[b], self.analyzer)
+            self._same[key] = same_shape(self.shape[a], self.shape[b])
         return self._same[key]
 
     def between(self, src: int, sink: int) -> list[int] | None:
@@ -205,12 +205,6 @@ def kernel_of(value: ir.Expr, mod: ir.IRModule | None) -> tir.PrimFunc | None:
     called = value.args[0] if isinstance(value, ir.Call) and is_op(value, "call_tir") else None
     kernel = mod[called] if mod is not None and isinstance(called, ir.GlobalVar) and called in mod else None
     return kernel if isinstance(kernel, tir.PrimFunc) else None
-
-
-def _equal_shapes(a: Any, b: Any, analyzer: arith.Analyzer) -> bool:
-    if a is None or b is None or len(a) != len(b):
-        return False
-    return all(x is y or analyzer.can_prove_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
 def _fuse_block(

@@ -38,9 +38,8 @@ def Gradient(
     target_index : int
         Which result is differentiated, where there are several.
     """
-    wanted = (
-        None if require_grads is None else require_grads if isinstance(require_grads, Sequence) else [require_grads]
-    )
+    listed = require_grads is None or isinstance(require_grads, Sequence)
+    wanted = require_grads if listed else [require_grads]
 
     def run(mod: ir.IRModule) -> ir.IRModule:
         """Add the function."""

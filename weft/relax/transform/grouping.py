@@ -122,20 +122,15 @@ class _GroupFunction:
     def append(self, binding: Binding) -> None:
         """Add a binding in order."""
         value = binding.value
-        if isinstance(value, ir.Call):
-            operands = self._operands(value)
-            for arg in operands:
-                for part in arg.fields if isinstance(arg, ir.Tuple) else (arg,):
-                    self.need(part)
-                    if isinstance(getattr(part, "ty", None), ir.TupleType):
-                        self.picked[part] = None
-        elif isinstance(value, ir.TupleGetItem):
+        if isinstance(value, ir.TupleGetItem):
             self.need(value.tuple_value)
             picked = self.picked.get(value.tuple_value)
             if picked is not None and value.index not in picked:
                 picked.append(value.index)
         else:
-            for part in value.fields if isinstance(value, ir.Tuple) else variables(value):
+            whole = self._operands(value) if isinstance(value, ir.Call) else (value,)
+            parts = [p for e in whole for p in (e.fields if isinstance(e, ir.Tuple) else (e,))]
+            for part in parts if isinstance(value, (ir.Call, ir.Tuple)) else variables(value):
                 self.need(part)
                 if isinstance(getattr(part, "ty", None), ir.TupleType):
                     self.picked[part] = None
@@ -275,9 +270,6 @@ def _is_inlinable(expr: ir.Expr) -> bool:
     """Whether an operand is a scalar, a shape or a tuple of them without symbolic variables."""
     if isinstance(expr, ir.Tuple):
         return all(_is_inlinable(f) for f in expr.fields)
-    values = (
-        (expr.value,) if isinstance(expr, ir.PrimValue) else expr.values if isinstance(expr, ir.ShapeExpr) else None
-    )
-    if values is None:
-        return isinstance(expr, (ir.ExprStringImm, ir.DataTypeImm))
-    return not any(isinstance(n, ir.Var) for v in values for n in ir.walk(v))
+    if isinstance(expr, (ir.PrimValue, ir.ShapeExpr)):
+        return not ir.find(expr, ir.Var)
+    return isinstance(expr, (ir.ExprStringImm, ir.DataTypeImm))

@@ -74,9 +74,8 @@ def lazy_transform_params(
         return typed(call_packed(fget_item, *extra_get_item_params, ir.prim_value(place), ty_args=_ANY), _ANY)
 
     def hand_over(place: int, value: ir.Expr) -> ir.Call:
-        return typed(
-            call_packed(str(fset_item), *extra_set_item_params, ir.prim_value(place), value, ty_args=_ANY), _ANY
-        )
+        given = (*extra_set_item_params, ir.prim_value(place), value)
+        return typed(call_packed(str(fset_item), *given, ty_args=_ANY), _ANY)
 
     only = func.params[0] if len(func.params) == 1 else None
     if only is not None and isinstance(only.ty, ir.TupleType):
@@ -187,6 +186,7 @@ class _Lazy:
         self.drops = self.late = False  # weights end behind their last use; results go when nothing uses them any more
         self.out: list[Any] = []
         self.renamed: dict[ir.Expr, ir.Expr] = {}
+        self.loaded: set[ir.Expr] = set()  # the weights that were fetched
 
     def function(self, params: Sequence[ir.ExprVar], is_pure: bool | None = None, num_input: int | None = None) -> Any:
         """Return the function with other parameters; the very same where it fetches and hands over already."""
@@ -207,7 +207,7 @@ class _Lazy:
                 self.hand_over_all(places, v)
                 if self.drops and v in taken:
                     self.add(kill_object(self.renamed[v]), _NOTHING)
-        tail, ty = rename_vars(self.needed(seq.body, self.out), self.renamed), seq.body.ty  # type: ignore[attr-defined]
+        tail, ty = rename_vars(self.needed(seq.body), self.renamed), seq.body.ty  # type: ignore[attr-defined]
         if self.hand_over is not None:
             tail, ty = self.empty(places), _NOTHING
         attrs = func.attrs.without("relax.force_pure") if self.drops or self.bundle else func.attrs
@@ -258,18 +258,13 @@ class _Lazy:
             value = item
             self.loaded.add(b.var)
         else:
-            value = rename_vars(self.needed(value, self.out), self.renamed)
+            value = rename_vars(self.needed(value), self.renamed)
         var: Any = RelaxVar(b.var.name_hint, b.var.ty, span=b.var.span)
         self.out.append(replace_value(b, value, var))
         self.renamed[b.var] = var
         return self.loaded
 
-    @property
-    def loaded(self) -> set[ir.Expr]:
-        """The weights that were fetched."""
-        return self.__dict__.setdefault("_loaded", set())
-
-    def needed(self, value: ir.Expr, out: list[Any]) -> ir.Expr:
+    def needed(self, value: ir.Expr) -> ir.Expr:
         """Fetch the weights that a value names and that are not there yet."""
         for v in variables(value) if self.fetch is not None else ():
             if v in self.weights and v not in self.renamed:

@@ -14,6 +14,7 @@ from weft.error import LoweringError
 from weft.registry import Registry
 from weft.relax.core_ops import alloc_storage, as_vdevice, call_builtin, is_op, storage_tensor
 from weft.relax.expr import BindingBlock, SeqExpr, Var, VarBinding
+from weft.relax.memory_ops import kill_object
 from weft.relax.rename import variables
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.transform.plan_memory import device_of, size_in_bytes
@@ -121,8 +122,8 @@ def _opaque_result(binding: Binding) -> bool:
 
 
 def _kill(var: Var) -> VarBinding:
-    call = ir.Call(ir.Op.get("relax.vm.kill_object"), (var,), ir.Attrs.of(), ty=ir.TupleType(()))
-    return VarBinding(Var("_", call.ty), call)
+    nothing = ir.TupleType(())
+    return VarBinding(Var("_", nothing), ir.with_fields(kill_object(var), ty=nothing))
 
 
 _LOWER: Registry[Callable[[ir.Call], ir.Expr]] = Registry("relax.")
@@ -161,9 +162,8 @@ def lower_runtime_builtin(func: ir.Function, mod: ir.IRModule, *, target: Target
         if isinstance(value, ir.Call) and isinstance(value.op, ir.Op):
             return lower_call(value)
         if isinstance(value, ir.Call) and isinstance(value.op, ir.ExprVar):
-            return _typed(
-                call_builtin("vm.builtin.invoke_closure", [value.op, *value.args], value.ty, with_ctx=True), value
-            )
+            closure = [value.op, *value.args]
+            return _typed(call_builtin("vm.builtin.invoke_closure", closure, value.ty, with_ctx=True), value)
         if isinstance(value, ir.Tuple):
             return _typed(call_builtin("vm.builtin.make_tuple", value.fields, value.ty), value)
         if isinstance(value, ir.TupleGetItem):
@@ -208,6 +208,7 @@ _SAME_ARGUMENTS = {
 }
 for _op, _function in _SAME_ARGUMENTS.items():
     _LOWER.on(_op)(lambda call, function=_function: call_builtin(function, call.args))
+_LOWER.on("memory.kill_storage", "memory.kill_tensor")(lambda call: kill_object(call.args[0]))
 
 
 @_LOWER.on("vm.alloc_storage")
@@ -226,16 +227,10 @@ def _vm_alloc_tensor(call: ir.Call) -> ir.Expr:
     return call_builtin("vm.builtin.alloc_tensor", call.args[:4])
 
 
-@_LOWER.on("memory.kill_storage", "memory.kill_tensor")
-def _kill_memory(call: ir.Call) -> ir.Expr:
-    return ir.Call(ir.Op.get("relax.vm.kill_object"), call.args)
-
-
 @_LOWER.on("memory.view")
 def _view(call: ir.Call) -> ir.Expr:
-    given = [None if isinstance(a, ir.Tuple) else a for a in call.args[1:]]
     nothing = ir.ExprStringImm("", ty=ir.AnyType())
-    return call_builtin("weft.run.view", [call.args[0], *(nothing if a is None else a for a in given)])
+    return call_builtin("weft.run.view", [nothing if isinstance(a, ir.Tuple) else a for a in call.args])
 
 
 @_LOWER.on("unique")

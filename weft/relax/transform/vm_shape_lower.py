@@ -385,11 +385,9 @@ class Lowerer:
 
     def in_range(self, size: ir.SizeVar, place: str) -> None:
         """Check that a size that is data is one; what the compiler knows of sizes would not hold for it."""
-        ctx = f"check\nInvalidArgument\ta size that the program computes\t{place}"
-        codes = [ASSERT_LOAD, self.slot(_nearest_size(size))]
-        shape = self.shape((size,))
-        context = ir.ExprStringImm(ctx, ty=ir.AnyType())
-        self.effect("vm.builtin.match_shape", [shape, self.heap, 1, *codes, context])
+        ctx = ir.ExprStringImm(f"check\nInvalidArgument\ta size that the program computes\t{place}", ty=ir.AnyType())
+        expected = self.slot(_nearest_size(size))
+        self.effect("vm.builtin.match_shape", [self.shape((size,)), self.heap, 1, ASSERT_LOAD, expected, ctx])
 
     def binding(self, b: Binding, needed: list[ir.PrimExpr]) -> None:
         """Lower one binding."""
@@ -420,11 +418,8 @@ class Lowerer:
                 branches.append(self.sequence(branch, needed))
                 self.known, self.computed = known, computed
                 self.shape_vars.pop()
-            self.out.append(
-                VarBinding(
-                    b.var, ir.If(self.value(b.value.cond), *branches, span=b.value.span, ty=b.value.ty), span=b.span
-                )
-            )
+            chosen = ir.If(self.value(b.value.cond), *branches, span=b.value.span, ty=b.value.ty)
+            self.out.append(VarBinding(b.var, chosen, span=b.span))
             return
         value = self.value(b.value)
         if is_op(value, "call_builtin") and isinstance(b.var.ty, ir.ShapeType):

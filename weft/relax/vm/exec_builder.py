@@ -83,8 +83,7 @@ class ExecBuilder:
         self._current: _Row | None = None
         self._n_temporaries = 0
 
-    # --- operands
-    # ------------------------------------------------------------------------------------------------------
+    # --- operands ---
 
     def r(self, idx: int) -> int:
         """Operand: a register."""
@@ -192,8 +191,7 @@ class ExecBuilder:
         self.emit_call("vm.builtin.make_tuple", words, register)
         return register
 
-    # --- functions
-    # -----------------------------------------------------------------------------------------------------
+    # --- functions ---
 
     def function_index(self, name: str) -> int:
         """Return the index of a function, declaring a packed one if it is new."""

@@ -84,8 +84,7 @@ class Vectorizer:
         self.mask: ir.PrimExpr | None = None
         self.memo: dict[ir.PrimExpr, tuple[ir.PrimExpr | None, ir.PrimExpr]] = {}
 
-    # --- statements
-    # ----------------------------------------------------------------------------------------------------
+    # --- statements ---
 
     def stmt(self, s: Stmt, mask: ir.PrimExpr | None) -> Stmt:
         """Rewrite a statement, with stores and loads masked by `mask`."""
@@ -139,8 +138,7 @@ class Vectorizer:
             return then_case
         return SeqStmt((then_case, self.stmt(s.else_case, ir.Not(c) if mask is None else ir.And(mask, ir.Not(c)))))
 
-    # --- expressions
-    # ---------------------------------------------------------------------------------------------------
+    # --- expressions ---
 
     def expr(self, e: Any, mask: ir.PrimExpr | None) -> ir.PrimExpr:
         """Rewrite an expression; the result is a vector where it depends on the loop variable."""
