@@ -1,3 +1,4 @@
+import fcntl
 import os
 import stat
 import tempfile
@@ -117,6 +118,14 @@ def test_writers_at_once_are_all_counted(store):
     store.put("first", b"")
     at_once(lambda i: [Cache(store.path).put(f"{i}, {j}", bytes(j)) for j in range(50)], 4)
     assert int((store.path / "size").read_text()) == sum(f.stat().st_size for f in files(store))
+
+
+def test_a_process_that_is_stopped_holds_up_no_other(store):
+    store.put("first", b"")
+    with (store.path / "size").open("rb") as counter:
+        fcntl.flock(counter, fcntl.LOCK_EX)
+        assert store.put("second", b"v")
+    assert store.get("second") == b"v"
 
 
 @pytest.mark.parametrize("said", [b"", b"12", b"-0000000000000000001", b"9" * 5000, bytes(20), None])

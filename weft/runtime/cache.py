@@ -64,6 +64,21 @@ class _NotOurs(PermissionError):
     """Others could have put there what this process would run."""
 
 
+def _lock(descriptor: int) -> None:
+    """Wait for other processes with a file, for a second: one that holds it may have been stopped."""
+    import fcntl  # as in `_written`
+
+    end = time.monotonic() + 1
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > end:
+                return
+            time.sleep(0.002)
+
+
 def _check_owner(descriptor: int, path: Path) -> None:
     """Refuse what belongs to another user or may be written by others, and files that are none."""
     status = os.fstat(descriptor)
@@ -236,13 +251,11 @@ class Cache:
 
     def _count(self, change: Callable[[int | None], int]) -> int:
         """Change the bytes that the file ``size`` says are here, which are None where it says nothing."""
-        import fcntl  # as in `_written`
-
         counter = os.open(self.path / "size", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
         try:
             _check_owner(counter, self.path / "size")
             with suppress(OSError):  # a file system without locks: the count is off by what is written at once
-                fcntl.flock(counter, fcntl.LOCK_EX)
+                _lock(counter)
             said = os.pread(counter, _COUNT + 1, 0)
             counted = change(int(said) if len(said) == _COUNT and said.isdigit() else None)
             os.ftruncate(counter, _COUNT)
