@@ -20,6 +20,9 @@ def test_conversions_and_scalable_lengths():
     assert [v.value for v in tir.convert([1, 2])] == [1, 2]
     assert str(tir.get_vscale_expr("float32")) == "T.vscale() * 4"
     refuses(error.InvalidArgument, "whole elements", tir.get_vscale_expr, "float32", 100)
+    buffer = tir.decl_buffer((16,))
+    store = tir.BufferStore(buffer, tir.Broadcast(1.0, tir.vscale() * 4), (tir.Ramp(0, 1, tir.vscale() * 4),))
+    refuses(error.CodegenError, "no fixed length", build, tir.PrimFunc([buffer], store))
 
 
 def test_calls_of_lowered_programs():

@@ -69,14 +69,11 @@ def _lock(descriptor: int) -> None:
     import fcntl  # as in `_written`
 
     end = time.monotonic() + 1
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > end:
-                return
-            time.sleep(0.002)
+    while time.monotonic() < end:
+        with suppress(BlockingIOError):
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        time.sleep(0.002)
+    return None
 
 
 def _check_owner(descriptor: int, path: Path) -> None:

@@ -46,6 +46,8 @@ def llvm_type(dtype: str) -> str:
         element = _FLOATS[dt.bits]
     else:
         raise error.CodegenError(f"data type '{dtype}' has no LLVM type")
+    if isinstance(dt.lanes, ir.ScalableLanes):
+        raise error.CodegenError("target llvm has no code for vectors of no fixed length", found=dtype)
     return element if dt.lanes == 1 else f"<{dt.lanes} x {element}>"
 
 
