@@ -103,6 +103,7 @@ def _patterns() -> list[object]:
         dpl.is_expr(relax.Var("x", relax.TensorType((2,), "float32"))),
         dpl.is_shape([2]),
         dpl.ExternFuncPattern("f"),
+        dpl.FunctionPattern((w,), w),
         dpl.TypePattern(w, relax.TensorType((2,), "float32")),
     ]
 
