@@ -38,8 +38,8 @@ def Gradient(
     target_index : int
         Which result is differentiated, where there are several.
     """
-    listed = require_grads is None or isinstance(require_grads, Sequence)
-    wanted = require_grads if listed else [require_grads]
+    given = isinstance(require_grads, Sequence)
+    wanted = require_grads if given or require_grads is None else [require_grads]
 
     def run(mod: ir.IRModule) -> ir.IRModule:
         """Add the function."""
