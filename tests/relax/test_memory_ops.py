@@ -304,7 +304,7 @@ def test_what_functions_allocate_is_estimated():
         n = T.int64()
         storage = R.memory.alloc_storage(R.shape([2**20]), 0, "global", "float16")
         a = R.memory.alloc_tensor(storage, 0, R.shape([2**19]), "float16")
-        b = R.memory.alloc_tensor(storage, 0, R.shape([2**18, 2]), "float16")
+        b = R.memory.alloc_tensor(storage, 0, R.shape([2**18, 2]), "float16", R.prim_value(0))
         c = R.builtin.alloc_tensor(R.shape([2**17]), "int32", 0)
         d = R.builtin.alloc_tensor(R.shape([n]), "float16", 0)
         return (a, b, c, d)

@@ -361,8 +361,13 @@ def alloc_storage(
     return ir.Call(ir.Op.get("relax.memory.alloc_storage"), args)
 
 
-def storage_tensor(storage: ir.Expr, offset: Value, shape: Dims, dtype: str | ir.Expr) -> ir.Call:
-    """Make a tensor (``relax.memory.alloc_tensor``) inside a storage block, `offset` bytes from its start."""
+def storage_tensor(
+    storage: ir.Expr, offset: Value, shape: Dims, dtype: str | ir.Expr, runtime_device_index: Value = 0
+) -> ir.Call:
+    """Make a tensor (``relax.memory.alloc_tensor``) inside a storage block, `offset` bytes from its start.
+
+    Its device is the block's, whatever `runtime_device_index` says, which programs of newer TVM give.
+    """
     args = (storage, as_relax(offset), as_shape_value(shape), as_dtype(dtype))
     return ir.Call(ir.Op.get("relax.memory.alloc_tensor"), args)
 
