@@ -52,6 +52,13 @@ def test_a_device_described_by_more_than_its_kind():
 def test_one_meta_var():
     assert I.meta_var is T.meta_var
 
+    @R.function
+    def func(x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32")):
+        first, second = I.meta_var((y, x))
+        return R.subtract(first, second)
+
+    assert str(func.body.blocks[0].bindings[-1].value) == "R.subtract(y, x)"
+
 
 @I.ir_module
 class Nested:

@@ -14,7 +14,7 @@ import linecache
 import sys
 import zlib
 from collections import ChainMap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import FrameType, FunctionType
 from typing import Any, NamedTuple
 
@@ -50,10 +50,14 @@ class Dialect(NamedTuple):
     call: Callable[..., Any]
 
 
-class MetaVar(NamedTuple):
-    """A Python value that an assignment binds as it is."""
+class MetaVar:
+    """A Python value that an assignment binds as it is, or its elements where several names take it apart."""
 
-    value: Any
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __iter__(self) -> Iterator[MetaVar]:
+        return map(MetaVar, self.value)
 
 
 def meta_var(value: object) -> MetaVar:

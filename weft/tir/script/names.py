@@ -76,8 +76,6 @@ def assign(p: Parser, target: ast.expr, value: Any) -> None:
         p.define(target.id, bind(p, target, value))
         return
     if isinstance(target, (ast.Tuple, ast.List)):
-        if isinstance(value, MetaVar):
-            value = map(MetaVar, value.value)
         values = axes(p, target, value) if isinstance(value, Remap) else list(value)
         if len(values) != len(target.elts):
             raise p.fail(
