@@ -76,6 +76,7 @@ class RPCSession:
     def __init__(self, sess: RemoteModule) -> None:
         self._sess = sess
         self._remote_funcs: dict[str, RemoteFunction] = {}
+        self._uploaded: dict[str, str] = {}  # files here and what they are called in the session's folder
 
     @property
     def _tbl_index(self) -> int:
@@ -118,7 +119,7 @@ class RPCSession:
             blob: Any = data
         else:
             blob = Path(data).read_bytes()
-            target = target or Path(data).name
+            target = self._uploaded[str(data)] = target or Path(data).name
         self._do("upload", target, blob)
 
     def download(self, path: str) -> bytearray:
@@ -134,11 +135,8 @@ class RPCSession:
         return codec.answered(self._do("listdir", path), str)
 
     def load_module(self, path: str) -> RemoteModule:
-        """Open a library of the session's folder; object files are linked there first.
-
-        An absolute path is that of the file here which :meth:`upload` was given.
-        """
-        return self._sess.load_module(Path(path).name if Path(path).is_absolute() else path)
+        """Open a library of the session's folder, by its name or the path it was uploaded from; objects are linked."""
+        return self._sess.load_module(self._uploaded.get(str(path), path))
 
     def download_linked_module(self, path: str) -> bytearray:
         """Link object files of the session's folder there, and return the library."""
