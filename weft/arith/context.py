@@ -157,7 +157,7 @@ def structural_key(value: object) -> Hashable:
     try:
         hash(value)
     except TypeError:
-        return id(value)
+        return object()  # equal to nothing
     return (type(value), value.hex() if isinstance(value, float) else value)
 
 
