@@ -7,6 +7,7 @@ import weft
 from tests.relax_models import written
 from weft import error, ir, relax, tir
 from weft.relax import dpl
+from weft.relax.dpl.match import Matcher
 from weft.relax.expr import DataflowBlock
 
 
@@ -315,6 +316,17 @@ def test_a_value_that_a_rewriter_leaves_is_offered_in_the_next_way():
     new = dpl.rewrite_call(any_sum | sum_of_exp, rewriter, func)
     assert seen[:3] == [True, True, False]
     ir.assert_structural_equal(new, function(f"x: {T}, w: {T}", ["b = R.negative(x)"]), map_free_vars=True)
+
+
+def test_a_sum_of_one_value_has_one_order(monkeypatch):
+    """Values that are doubled again and again are looked at once each, not twice for every doubling."""
+    func = function(f"x: {T}", ["a0 = R.add(x, x)", *(f"a{i} = R.add(a{i - 1}, a{i - 1})" for i in range(1, 12))])
+    pattern, looked, readings = dpl.is_const(), [], Matcher.readings
+    for _ in range(12):
+        pattern = dpl.is_op("relax.add")(pattern, dpl.wildcard())
+    monkeypatch.setattr(Matcher, "readings", lambda self, e: looked.append(e) or readings(self, e))
+    assert not pattern.match(block(func).bindings[-1].value, relax.analysis.get_var2val(func))
+    assert len(looked) < 40
 
 
 def test_rewriting_leaves_no_other_names():

@@ -156,9 +156,9 @@ def _call(p: kinds.CallPattern, e: ir.Expr, m: Matcher) -> Iterator[None]:
     args = _operands(e) if len(e.args) < len(p.args) else e.args
     if len(args) < len(p.args) or (len(args) > len(p.args) and not p.more):
         return
-    pairs = list(zip(p.args, args, strict=False))
-    yield from m.all([(p.op, e.op), *pairs])
-    if isinstance(e.op, ir.Op) and e.op.name in _COMMUTATIVE and len(p.args) == len(args) == 2:
+    yield from m.all([(p.op, e.op), *zip(p.args, args, strict=False)])
+    commutes = isinstance(e.op, ir.Op) and e.op.name in _COMMUTATIVE and len(p.args) == len(args) == 2
+    if commutes and args[0] is not args[1]:
         yield from m.all([(p.op, e.op), (p.args[0], args[1]), (p.args[1], args[0])])
 
 

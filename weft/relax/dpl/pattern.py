@@ -5,21 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from weft import ir
 from weft.error import InvalidArgument
-from weft.ir import (
-    Ambient,
-    Attrs,
-    DataType,
-    Expr,
-    FloatImm,
-    IntImm,
-    Node,
-    OtherNames,
-    PrimExpr,
-    StringImm,
-    Type,
-    as_shape,
-)
+from weft.ir import Ambient, Attrs, DataType, Expr, Node, OtherNames, PrimExpr, Type, as_shape
 from weft.op import get_op_def
 from weft.operators import operator
 from weft.relax.core_ops import CORE_OPS
@@ -122,7 +110,7 @@ class DFPattern(Node, abstract=True):
 
     def has_attr(self, attrs: dict[str, Any]) -> AttrPattern:
         """Match what this matches, if it is a call or function with these attributes."""
-        plain = {k: v.value if isinstance(v, (IntImm, FloatImm, StringImm)) else v for k, v in attrs.items()}
+        plain = {k: v.value if isinstance(v, (ir.IntImm, ir.FloatImm, ir.StringImm)) else v for k, v in attrs.items()}
         return AttrPattern(self, Attrs.of(plain))
 
     def has_dtype(self, dtype: str) -> DtypePattern:

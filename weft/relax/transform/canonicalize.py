@@ -53,9 +53,7 @@ def canonicalize_bindings(func: ir.Function, mod: ir.IRModule) -> ir.Function:
 def without_other_names(func: ir.Function) -> ir.Function:
     """Drop bindings that give another name, and tuples that are taken apart, of a function in normal form."""
     body: Any = func.body
-    while (
-        isinstance(body, SeqExpr) and (new := _Canonical().sequence(body)) is not body
-    ):  # blocks that were joined may need fewer variables
+    while (new := _Canonical().sequence(body)) is not body:  # blocks that were joined may need fewer variables
         body = new
     return func if body is func.body else func.replace(body=body)
 
