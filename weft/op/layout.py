@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -61,24 +62,27 @@ declare(
 )
 
 
-def _depth_to_space_infer(data: Expr, block_size: int, op: str = "depth_to_space") -> TensorType:
-    ty = tensor_arg(op, "data", data, ndim=4)
+def _depth_to_space_infer(data: Expr, block_size: int, mode: str) -> TensorType:
+    return _shuffled("depth_to_space", tensor_arg("depth_to_space", "data", data, ndim=4), block_size, data)
+
+
+def _shuffled(op: str, ty: TensorType, block_size: int, data: Expr) -> TensorType:
     if ty.shape is None:
-        return TensorType(None, ty.dtype, 4)
-    n, c, h, w = ty.shape
+        return TensorType(None, ty.dtype, ty.ndim)
+    *lead, c, h, w = ty.shape
     b = int(block_size)
-    dims = (n, _divided(op, c, b * b, data.span), simplify(h * int64(b)), simplify(w * int64(b)))
-    return TensorType(dims, ty.dtype, 4)
+    dims = (*lead, _divided(op, c, b * b, data.span), simplify(h * int64(b)), simplify(w * int64(b)))
+    return TensorType(dims, ty.dtype, ty.ndim)
 
 
 def _depth_to_space_ref(data: Any, block_size: int, mode: str) -> Any:
-    (n, c, h, w), b = data.shape, block_size
-    d = c // (b * b)
+    (*lead, c, h, w), b = data.shape, block_size
+    n, d = prod(lead), c // (b * b)
     if mode == "DCR":
         y = data.reshape(n, b, b, d, h, w).transpose(0, 3, 4, 1, 5, 2)
     else:
         y = data.reshape(n, d, b, b, h, w).transpose(0, 1, 4, 2, 5, 3)
-    return np.ascontiguousarray(y.reshape(n, d, h * b, w * b))
+    return np.ascontiguousarray(y.reshape(*lead, d, h * b, w * b))
 
 
 declare(
@@ -96,11 +100,13 @@ declare(
     "nn.pixel_shuffle",
     "data",
     {"upscale_factor": _BLOCK},
-    infer=lambda data, upscale_factor: _depth_to_space_infer(data, upscale_factor, "nn.pixel_shuffle"),
+    infer=lambda data, upscale_factor: _shuffled(
+        "nn.pixel_shuffle", tensor_arg("nn.pixel_shuffle", "data", data, min_ndim=3), upscale_factor, data
+    ),
     lower=lambda data, upscale_factor: depth_to_space(data, upscale_factor, "CRD"),
     reference=lambda data, upscale_factor: _depth_to_space_ref(data, upscale_factor, "CRD"),
     fusion=Fusion.INJECTIVE,
-    doc="Move channels of (n, c, h, w) into blocks of the two spatial axes, as PyTorch orders them.",
+    doc="Move channels of (.., c, h, w) into blocks of the two spatial axes, as PyTorch orders them.",
 )
 
 

@@ -208,16 +208,17 @@ def depth_to_space(x: te.Tensor, block_size: int, mode: str = "DCR") -> Any:
 
     ``DCR``: the block's position stands before the channel.
     """
-    n, c, h, w = x.shape
+    *lead, c, h, w = x.shape
     b = ir.int64(block_size)
     depth = simplify(ir.floordiv(c, b * b))
 
-    def element(i: PrimExpr, k: PrimExpr, y: PrimExpr, z: PrimExpr) -> Any:
+    def element(*at: PrimExpr) -> Any:
+        *i, k, y, z = at
         block = ir.floormod(y, b) * b + ir.floormod(z, b)
         channel = block * depth + k if mode == "DCR" else k * (b * b) + block
-        return x(i, channel, ir.floordiv(y, b), ir.floordiv(z, b))
+        return x(*i, channel, ir.floordiv(y, b), ir.floordiv(z, b))
 
-    return te.compute((n, depth, simplify(h * b), simplify(w * b)), element, name="T_depth_to_space")
+    return te.compute((*lead, depth, simplify(h * b), simplify(w * b)), element, name="T_depth_to_space")
 
 
 def meshgrid(a_tuple: Tensors, indexing: str = "ij") -> Any:

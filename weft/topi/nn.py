@@ -470,9 +470,7 @@ def space_to_depth(data: Tensor, block_size: int, layout: str = "NCHW") -> Any:
 
 def pixel_shuffle(data: Tensor, upscale_factor: int) -> Any:
     """Move channels into blocks of the last two axes, the channel leading the block's position."""
-    lead, (c, h, w) = data.shape[:-3], data.shape[-3:]
-    moved = _depth_to_space(view(data, (product(lead), c, h, w)), upscale_factor, "CRD")
-    return view(moved, (*lead, *moved.shape[1:]))
+    return _depth_to_space(data, upscale_factor, "CRD")
 
 
 # --- states, channels -------------------------------------------------------------------------------------------------

@@ -33,6 +33,19 @@ def test_medians():
     check(Call(lambda x: (*x.median(0), *x.nanmedian(0, keepdim=True), x.median())), (torch.tensor(3.0),))
 
 
+@pytest.mark.parametrize("lead", [(), (2,), (2, 3)])
+def test_pixels_of_any_rank(lead):
+    compare(lambda x: F.pixel_shuffle(x, 2), torch.randn(*lead, 8, 3, 4))
+    compare(lambda x: F.pixel_unshuffle(x, 2), torch.randn(*lead, 2, 6, 4))
+
+
+def test_labels_end_at_the_first_that_is_none():
+    labels = torch.tensor([[0, 2, -1, 1], [1, -1, 0, 0], [3, 1, 2, 0], [-1, 0, 1, 2]])
+    for reduction in ("mean", "sum", "none"):
+        compare(lambda x, y, r=reduction: F.multilabel_margin_loss(x, y, reduction=r), torch.randn(4, 4), labels)
+    compare(F.multilabel_margin_loss, torch.randn(4), labels[0])
+
+
 def test_elements_that_are_put():
     x, places, more = torch.arange(9).view(3, 3), torch.tensor([[0, -1], [7, 0]]), torch.tensor([[10, 20], [30, 40]])
     compare(

@@ -162,3 +162,24 @@ def _vector_norm(node: Node) -> Any:
 def _distance(node: Node) -> Any:
     apart = node.op("subtract", *(node.tensor(node[k]) for k in ("self", "other")))
     return _vector_norm(node.with_args({"self": apart, "ord": node["p"], "dim": None, "keepdim": False}))
+
+
+@aten("multilabel_margin_loss_forward")
+def _multilabel_margin(node: Node) -> Any:
+    """PyTorch's own parts take what stands behind the first -1 for labels of class 0."""
+    dims, dtype, none = node.dims(node["self"]), node.dtype, node.scalar(-1, "int64")
+    rows, count = [1, 1, *dims][-2:]
+    x, labels = (node.reshape(node[name], [rows, count]) for name in ("self", "target"))
+    ended = node.op("cumsum", node.astype(node.op("equal", labels, none), "int64"), axis=1)
+    labels = node.op("where", node.truth(ended), none, labels)
+    each = node.reshape(labels, [rows, count, 1])
+    named = node.op("max", node.astype(node.op("equal", each, node.arange(count)), "uint8"), axis=(1,), keepdims=True)
+    others = node.op("logical_and", node.op("greater", each, none), node.op("equal", named, node.scalar(0, "uint8")))
+    scores = node.op("gather_elements", x, node.op("maximum", labels, node.scalar(0, "int64")), axis=1)
+    short = node.op("subtract", node.reshape(x, [rows, 1, count]), node.reshape(scores, [rows, count, 1]))
+    short = node.op("maximum", node.op("add", short, node.scalar(1, dtype)), node.scalar(0, dtype))
+    loss = node.op("sum", node.op("where", others, short, node.scalar(0, dtype)), axis=(1, 2))
+    loss = node.op("divide", loss, node.tensor(count, dtype))
+    whole = {1: "mean", 2: "sum"}.get(node["reduction"])
+    loss = node.op(whole, loss) if whole else node.reshape(loss, dims[:-1])
+    return [loss, node.reshape(node.astype(named, dtype), dims)]
