@@ -34,10 +34,10 @@ def binary_search(
     with ib.while_loop(low[0] < high[0]):
         middle = low[0] + floordiv(high[0] - low[0], 2)
         found = sorted_sequence[sequence_offset + middle]
-        with ib.if_scope(found <= value if right else found < value):
-            low[0] = middle + 1
-        with ib.else_scope():
+        with ib.if_scope(found > value if right else found >= value):  # which nothing is of what is no number
             high[0] = middle
+        with ib.else_scope():
+            low[0] = middle + 1
     return low[0]
 
 

@@ -97,6 +97,7 @@ def test_places_in_order():
         edges,
         values,
     )
+    compare(lambda a, v: (torch.bucketize(v, a), torch.searchsorted(a, v, right=True)), LINES[0].sort().values, LINES)
     rows = torch.randn(3, 6)
     compare(
         lambda a, v: (

@@ -196,12 +196,15 @@ def _histogram(node: Node) -> Any:
         node.error("a histogram of an unknown number of bins")
     x = node.reshape(x, [node.product(node.dims(x))])
     low, high = (node.scalar(node[k], dtype) for k in ("min", "max"))
-    if node["min"] == node["max"]:
-        node.error("a histogram between the data's own bounds", expected="min < max")
+    if node["min"] == node["max"]:  # the data's own bounds
+        low, high = (node.op(name, x) for name in ("min", "max"))
+        apart = node.astype(node.op("equal", low, high), dtype)
+        low, high = node.op("subtract", low, apart), node.op("add", high, apart)
     inside = node.op("logical_and", node.op("greater_equal", x, low), node.op("less_equal", x, high))
     wide = node.op("astype", node.op("where", inside, x, low), dtype="float64")
-    width = (node["max"] - node["min"]) / bins
-    places = node.op("divide", node.op("subtract", wide, node.tensor(low, "float64")), node.scalar(width, "float64"))
+    first, last = (node.tensor(bound, "float64") for bound in (low, high))
+    width = node.op("divide", node.op("subtract", last, first), node.scalar(bins, "float64"))
+    places = node.op("divide", node.op("subtract", wide, first), width)
     places = node.op("minimum", node.op("astype", places, dtype="int64"), node.scalar(bins - 1, "int64"))
     return node.added(bins, places, node.astype(inside, dtype))
 
