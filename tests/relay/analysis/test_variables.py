@@ -18,7 +18,8 @@ def test_free_variables_stand_in_the_order_of_their_use():
     assert relay.analysis.free_vars(y + x * y) == [y, x]
     assert relay.analysis.free_vars(relay.Let(z, x + y, z * z)) == [x, y]
     assert relay.analysis.bound_vars(relay.Let(z, x + y, z * z)) == [z]
-    assert set(relay.analysis.all_vars(relay.Let(z, x + y, z))) == {x, y, z}
+    assert relay.analysis.all_vars(relay.Let(z, x + y, z)) == [z, x, y]
+    assert relay.analysis.all_vars(relay.Function([x], relay.Tuple([y, z]))) == [x, y, z]
 
 
 def test_parameters_and_patterns_bind():
@@ -29,6 +30,7 @@ def test_parameters_and_patterns_bind():
     match = relay.Match(y, (relay.Clause(relay.PatternTuple((relay.PatternVar(x), relay.PatternWildcard())), x),))
     assert relay.analysis.free_vars(match) == [y]
     assert relay.analysis.bound_vars(match) == [x]
+    assert relay.analysis.all_vars(match) == [y, x]
 
 
 def test_a_long_chain_of_lets():

@@ -52,3 +52,16 @@ def test_reinterpret():
     np.testing.assert_array_equal(got, data.view("uint32"))
     with pytest.raises(tvm.error.TypeInferenceError, match="different sizes"):
         relay.transform.InferTypeLocal(relay.reinterpret(x, "uint8"))
+
+
+@pytest.mark.parametrize(
+    "order", [("NHWC", "nearest_neighbor", "asymmetric"), (None, "NHWC", "nearest_neighbor", "asymmetric")]
+)
+def test_sizes_with_and_without_a_region(order):
+    """TVM 0.8 has the layout where 0.9 has a region."""
+    x = relay.var("x", shape=(1, 3, 4, 2))
+    found = relay.image.resize2d(x, (6, 8), *order)
+    named = relay.image.resize2d(
+        x, (6, 8), layout="NHWC", method="nearest_neighbor", coordinate_transformation_mode="asymmetric"
+    )
+    assert tvm.ir.structural_equal(found, named)

@@ -7,9 +7,10 @@ from typing import Any
 
 from weft import ir
 from weft.ir import Expr, IRModule, Type
+from weft.relay.adt import Match
 from weft.relay.expr import Function, Let, Var
 from weft.relay.types import FuncType, TensorType, TypeVar, type_parts
-from weft.relay.walk import bound_by, parts, subexpressions
+from weft.relay.walk import bound_by, parts, pattern_vars, subexpressions
 
 
 def _roots(program: Any) -> list[Any]:
@@ -35,7 +36,17 @@ def free_vars(expr: Expr) -> list[Var]:
 
 def all_vars(expr: Expr) -> list[Var]:
     """List the variables that an expression introduces or uses."""
-    return _distinct(iter([*_used(expr), *bound_vars(expr)]))
+    return _distinct(e for e in ir.operands_first((expr,), _as_it_stands) if isinstance(e, Var))
+
+
+def _as_it_stands(expr: ir.Node) -> Iterator[Any]:
+    if not isinstance(expr, Match):
+        yield from _below(expr)
+        return
+    yield expr.data
+    for clause in expr.clauses:
+        yield from pattern_vars(clause.lhs)
+        yield clause.rhs
 
 
 def _used(expr: Expr) -> list[Var]:

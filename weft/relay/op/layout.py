@@ -37,9 +37,12 @@ declare(
     "data",
     {"block_size": REQUIRED, "layout": "NCHW", "mode": "DCR"},
     expand=lambda data, block_size, layout, mode: _channels_first(
-        "nn.depth_to_space", data, layout, lambda x: shared("depth_to_space", x, block_size=block_size, mode=mode)
+        "nn.depth_to_space",
+        data,
+        layout,
+        lambda x: shared("depth_to_space", x, block_size=block_size, mode="CRD" if mode == "CDR" else mode),
     ),
-    doc="Move channels into blocks of the two spatial axes.",
+    doc="Move channels into blocks of the two spatial axes. Mode ``CRD`` is ``CDR``, too, as TVM calls it.",
 )
 declare(
     "nn.space_to_depth",

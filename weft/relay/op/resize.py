@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import Any
 
@@ -115,7 +116,13 @@ def _constructor(rank: int) -> Any:
 
     construct.__name__ = f"resize{rank}d"
     construct.__doc__ = f"Resize the spatial axes of {_LAYOUTS[rank]} data to `size`, which may be an expression."
-    return construct
+
+    @functools.wraps(construct)
+    def in_either_order(data: Any, size: Any, *order: Any, **named: Any) -> ir.Expr:
+        region = (None,) if order and isinstance(order[0], str) else ()  # TVM 0.8 has none
+        return construct(data, size, *region, *order, **named)
+
+    return in_either_order
 
 
 def numbers_of(values: ir.Constant | Iterable[float] | None) -> Any:

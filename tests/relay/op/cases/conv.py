@@ -159,3 +159,18 @@ def _transpose(s: Sizes, name: str) -> Case:
         expect=_conv(rank, "conv_transpose", stride=2, padding=1, output_padding=1, groups=2),
         **NEAR,
     )
+
+
+@cases("nn.conv2d_transpose")
+def _outputs_first(s: Sizes) -> Case:
+    conv = _conv(2, "conv_transpose", stride=2, groups=2)
+    return call(
+        s.real(s.a, 4, 3, 4),
+        s.real(3, 4, 3, 3),
+        strides=(2, 2),
+        groups=2,
+        kernel_layout="OIHW",
+        channels=6,
+        expect=lambda x, w: conv(x, w.transpose(1, 0, 2, 3)),
+        **NEAR,
+    )

@@ -11,7 +11,7 @@ def _depth_to_space(s: Sizes) -> Case:
     return call(
         s.real(s.a, 8, s.c, 3),
         block_size=2,
-        mode="CRD",
+        mode="CDR",
         expect=lambda x: torch.pixel_shuffle(torch.from_numpy(x), 2).numpy(),
     )
 
