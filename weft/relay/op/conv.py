@@ -60,8 +60,6 @@ def _conv(rank: int, transposed: bool = False) -> Any:
     ) -> ir.Expr:
         spatial = _DATA[rank][2:]
         layout, kernel = plain(op, data_layout, "NC" + spatial), plain(op, kernel_layout, "OI" + spatial)
-        if transposed and rank != 2 and kernel.startswith("OI"):  # by which TVM means (in, out) here
-            kernel = kernel_layout = "IO" + spatial
         x, w = relaid(data, data_layout, layout), relaid(weight, kernel_layout, kernel)
         tensor_arg(op, "data", x, ndim=rank + 2)
         shape = tensor_arg(op, "weight", w, ndim=rank + 2).shape or ()
@@ -104,8 +102,7 @@ def _weight(rank: int, transposed: bool) -> Any:
         sizes = kernel_size if isinstance(kernel_size, tuple) else (kernel_size,) * rank
         by_letter: dict[str, Any] = dict(zip(_DATA[rank][2:], sizes, strict=True))
         if transposed:
-            first, second = ("O", "I") if rank != 2 and kernel_layout.startswith("OI") else ("I", "O")
-            by_letter |= {first: inputs, second: channels // groups}
+            by_letter |= {"I": inputs, "O": channels // groups}
         elif kernel_layout == _DATA[rank][2:] + "OI":
             by_letter |= {"O": inputs, "I": simplify(floordiv(ir.int64(channels), inputs))}
         else:
