@@ -130,6 +130,12 @@ def test_means_count_more_than_the_type_of_the_elements_does(dtype):
         np.testing.assert_array_equal(got, np.array([1 / (n + 1), 1]).astype(dtype))
 
 
+def test_means_of_integers_round_towards_zero():
+    for row in ([2**64 - 2], [2**62, 2**63 + 4, 1], [7, 8]):
+        assert run(lambda x: relax.op.mean(x, axis=[0]), np.array(row, "uint64")) == sum(row) // len(row)
+    assert run(lambda x: relax.op.mean(x, axis=[0]), np.array([-7, -8])) == -7
+
+
 def test_temperatures_are_those_of_float32():
     """What rounds to 0 there takes the greatest, where it is not negative."""
     for heat, wanted in ((5e-324, 2), (1e300, 0), (-1e-320, -1)):

@@ -95,21 +95,21 @@ def _exact(fn: Any) -> Any:
     return reference
 
 
+def _mean(x: Any, axis: Any, keepdims: bool) -> Any:
+    if x.dtype.kind not in "iu":
+        return _exact(np.mean)(x, axis, keepdims)
+    total = np.sum(x, axis=axis, keepdims=keepdims, dtype=np.uint64 if x.dtype.kind == "u" else np.int64)
+    count = total.dtype.type(max(x.size // max(total.size, 1), 1))
+    return (total // count + ((total < 0) & (total % count != 0)).astype(total.dtype)).astype(x.dtype)
+
+
 for _name, _fn, _ref, _doc in (
-    ("mean", topi.mean, np.mean, "The arithmetic mean over axes."),
-    ("variance", topi.variance, np.var, "The variance over axes, divided by n."),
-    ("std", topi.std, np.std, "The standard deviation over axes."),
+    ("mean", topi.mean, _mean, "The arithmetic mean over axes."),
+    ("variance", topi.variance, _exact(np.var), "The variance over axes, divided by n."),
+    ("std", topi.std, _exact(np.std), "The standard deviation over axes."),
 ):
     declare(
-        _name,
-        "x",
-        _OVER,
-        infer=_infer(_name),
-        lower=_fn,
-        reference=_exact(_ref),
-        fusion=Fusion.REDUCTION,
-        rtol=1e-4,
-        doc=_doc,
+        _name, "x", _OVER, infer=_infer(_name), lower=_fn, reference=_ref, fusion=Fusion.REDUCTION, rtol=1e-4, doc=_doc
     )
 
 

@@ -121,14 +121,13 @@ def _ordered(value: Any, kind: str) -> Any:
 
 
 def mean(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The arithmetic mean over axes; integers are summed in int64 and the quotient rounds towards zero."""
+    """The arithmetic mean over axes; integers are summed in 64 bits and the quotient rounds towards zero."""
     axes = normalize_axes("mean", axis, x.ndim)
     count = product([x.shape[a] for a in axes])
     if not DataType(x.dtype).is_real:
-        total = reduce("sum", x, axes, keepdims, lambda v: cast("int64", v))
-        return compute(
-            total.shape, lambda *i: cast(x.dtype, tir.truncdiv(total(*i), tir.max(count, int64(1)))), name="T_mean"
-        )
+        wide = "uint64" if x.dtype == "uint64" else "int64"
+        total, count = reduce("sum", x, axes, keepdims, lambda v: cast(wide, v)), cast(wide, tir.max(count, int64(1)))
+        return compute(total.shape, lambda *i: cast(x.dtype, tir.truncdiv(total(*i), count)), name="T_mean")
     wide = accumulator(x.dtype)
     total = reduce("sum", widened(x), axes, keepdims)
     return compute(total.shape, lambda *i: cast(x.dtype, total(*i) / cast(wide, count)), name="T_mean")
