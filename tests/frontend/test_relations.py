@@ -335,6 +335,7 @@ def build(case: Case) -> onnx.ModelProto:
     )
 
 
+@pytest.mark.share(8, "case.op")
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.op)
 def test_relations(case: Case) -> None:
     model = build(case)

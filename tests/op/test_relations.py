@@ -249,6 +249,7 @@ def program(row: Row) -> Any:
     return model(call, *params)
 
 
+@pytest.mark.share(8, "row.op")
 @pytest.mark.parametrize("row", ROWS, ids=[f"{n}-{r.op}" for n, r in enumerate(ROWS)])
 def test_contradictions_are_refused(row: Row) -> None:
     main = relax.VirtualMachine(weft.compile(program(row), target="llvm"), weft.cpu())["main"]
