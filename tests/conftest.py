@@ -73,7 +73,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     tests: dict[str, tuple[dict[str, tuple[Hashable, ...]], pytest.Mark | None]] = {}
     for item in items:
         marks = [mark.args[0] for mark in item.iter_markers("parametrize")]
-        swept = item.path.relative_to(ROOT / "tests").as_posix() in SWEPT
+        swept = item.nodeid.partition("::")[0].removeprefix("tests/") in SWEPT
         mark = item.get_closest_marker("share") or (pytest.mark.share(8).mark if swept else None)
         if isinstance(item, pytest.Function) and marks and (mark or len(marks) > 2):
             names = [[n.strip() for n in m.split(",")] if isinstance(m, str) else m for m in marks]
