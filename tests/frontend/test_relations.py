@@ -14,24 +14,15 @@ from onnx import helper
 import weft
 from tests.frontend.models import model_of, oracle
 from tests.op.contract import compare
+from tests.op.test_relations import INDEX, SHAPE, VALUE, checked, f, i
 from weft import relax
 from weft.frontend.onnx import from_onnx
 from weft.relax.interpreter import evaluate
 
 
-def f(*shape: int, dtype: str = "float32") -> np.ndarray:
-    """Numbers of a shape."""
-    return (np.arange(int(np.prod(shape))) % 7 + 0.5).astype(dtype).reshape(shape)
-
-
 def u(*shape: int) -> np.ndarray:
     """Quantized numbers of a shape."""
     return f(*shape, dtype="uint8")
-
-
-def i(*values: Any, dtype: str = "int64") -> np.ndarray:
-    """A vector of integers."""
-    return np.array(values, dtype)
 
 
 def n(value: Any, dtype: str = "int64") -> np.ndarray:
@@ -55,7 +46,6 @@ class Case(NamedTuple):
     exact: bool = True
 
 
-SHAPE, VALUE, INDEX = weft.error.ShapeMismatch, weft.error.InvalidArgument, weft.error.IndexOutOfRange
 MEMORY = weft.error.OutOfMemory
 FAR, LEAST = 2**62, -(2**63)
 
@@ -344,7 +334,7 @@ def runner(model: onnx.ModelProto, compiled: bool) -> Callable[[dict[str, np.nda
     if compiled:
         session = weft.Session(model)
         return lambda feeds: [y.numpy() for y in session.run(feeds)]
-    mod = relax.transform.check_relations()(relax.transform.normalize()(from_onnx(model)))
+    mod = checked(relax.transform.normalize()(from_onnx(model)))
     return lambda feeds: evaluate(mod, *feeds.values())
 
 

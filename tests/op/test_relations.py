@@ -25,7 +25,7 @@ SHAPE, VALUE, INDEX = error.ShapeMismatch, error.InvalidArgument, error.IndexOut
 
 def f(*shape: int, dtype: str = "float32") -> np.ndarray:
     """Numbers of a shape."""
-    return (np.arange(int(np.prod(shape))) % 5 + 0.5).astype(dtype).reshape(shape)
+    return (np.arange(int(np.prod(shape))) % 7 + 0.5).astype(dtype).reshape(shape)
 
 
 def i(*values: Any, dtype: str = "int64") -> np.ndarray:
