@@ -91,8 +91,8 @@ def _demand_padding(what: str, d: Any, before: Any, after: Any, mode: str, data:
 def _pad_ref(data: Any, pad_width: Any, pad_mode: str, pad_value: float) -> Any:
     pairs = [(int(b), int(a)) for b, a in pad_pairs(data.ndim, pad_width)]
     mode: Any = {"replicate": "edge", "circular": "wrap"}.get(pad_mode, pad_mode)
-    more: Any = {"constant_values": pad_value} if mode == "constant" else {}
-    grown = np.pad(data, [(max(b, 0), max(a, 0)) for b, a in pairs], mode, **more)
+    wider = [(max(b, 0), max(a, 0)) for b, a in pairs]
+    grown = np.pad(data, wider, mode, **({"constant_values": pad_value} if mode == "constant" else {}))
     return grown[tuple(slice(max(-b, 0), n + min(a, 0)) for n, (b, a) in zip(grown.shape, pairs, strict=True))]
 
 
