@@ -76,15 +76,14 @@ def explanation(module: str, name: str) -> str:
     """What there is to say about a name that one of Weft's modules lacks; empty where TVM lacks it, too."""
     if name == "_ffi_api":
         return "TVM's functions of C++ have no names of their own here; use those of the Python package around it"
-    found = {spelling: tvm_names().get(spelling, {}).get(name, "") for spelling in _spellings().get(module, ())}
-    there = {f"{spelling}.{name}".lstrip("."): releases for spelling, releases in found.items() if releases}
+    there = {f"{s}.{name}".lstrip("."): r for s in _spellings(module) if (r := tvm_names().get(s, {}).get(name))}
     return _sentence(there) or _about_module(module, name)
 
 
 def module_explanation(module: str) -> str:
     """The same of a module that is not there, such as ``weft.relay.frontend.caffe``."""
     parent, _, name = module.rpartition(".")
-    own = {s: ",".join(tvm_names()[s].values()) for s in _spellings().get(module, ())}
+    own = {s: ",".join(tvm_names()[s].values()) for s in _spellings(module)}
     inside = {s: ",".join(names.values()) for s, names in tvm_names().items() if f"weft.{s}".startswith(f"{module}.")}
     return _sentence(own) or explanation(parent, name) or _sentence(dict([*inside.items()][:1]))
 
@@ -134,14 +133,11 @@ def _lacking(module: str, own: Callable[[str], Any] | None, name: str) -> Any:
 
 
 @cache
-def _spellings() -> dict[str, list[str]]:
-    """The modules of TVM that each of Weft's modules stands for."""
+def _spellings(module: str) -> list[str]:
+    """The modules of TVM that one of Weft's modules stands for."""
     from weft._aliases import find
 
-    found: dict[str, list[str]] = {}
-    for s in tvm_names():
-        found.setdefault(find(s) or f"weft.{s}".rstrip("."), []).append(s)
-    return found
+    return [s for s in tvm_names() if (find(s) or f"weft.{s}".rstrip(".")) == module]
 
 
 def _sentence(found: dict[str, str]) -> str:

@@ -204,9 +204,8 @@ def _check_after_pass(mod: IRModule, done: Pass) -> None:
     """Check the form that a pass says to ensure, which includes others, and of those of all modules the others."""
     last = _checked.__dict__
     now = [(v.name_hint, weakref.ref(f)) for v, f in mod.items()]
-    ensured = SPECS[done.ensures].with_included() if done.ensures in SPECS else set[str]()
-    for name in (done.ensures, *(n for n in _ALWAYS if n not in ensured)):
-        if name in SPECS and last.get(name) != now:  # else the pass changed nothing
+    for name in (done.ensures, *_ALWAYS):
+        if name in SPECS and last.get(name) != now:  # else the pass changed nothing, or it is included
             verify(mod, SPECS[name], after=done.name)
             last.update(dict.fromkeys(SPECS[name].with_included(), now))
 
