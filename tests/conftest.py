@@ -5,20 +5,23 @@ package as the tests do. Drawn examples are the same in every run, so that a ver
 ``WEFT_RANDOM_TESTS=1`` draws new ones. Tests that `VALUES_ONLY` names ask what a program computes and not how its
 machine code looks: they compile without LLVM's optimiser, which is a third of a compilation; whole networks, targets,
 the second case of each operator and ``make sweep`` have it, and so has a test that uses the fixture `optimised`.
-A test that is parametrized three times or more has the combinations in which every two values meet; ``WEFT_SWEEP=1``
-and a test that is named with its values have all.
+A test that is parametrized three times or more has the combinations in which every two values meet, and one that is
+marked ``share(n, *names)`` the rows that meet each value of these parameters (of each mark, where it names none; of
+none for None) and one of n of the others; ``WEFT_SWEEP=1`` and a test that is named with its values have all.
 """
 
 import gc
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from operator import attrgetter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import settings
 
-from tests.pairs import meeting
+from tests.pairs import share
 from weft import environment
 
 gc.disable()  # until all tests are collected: nothing of what they are ever becomes free
@@ -28,6 +31,19 @@ VALUES_ONLY = {
     *("auto_scheduler", "check", "examples", "exec", "frontend", "fuzz", "op", "quantize", "relax", "relay", "te"),
     *("target/test_out_of_tree.py", "test_docs.py", "test_gallery.py", "dlight", "tir", "topi"),
 }
+SWEPT = {
+    *(f"relax/transform/test_{name}.py" for name in ("concat_in_place", "convert_layout", "few_channels", "phases")),
+    *(f"relax/test_{name}.py" for name in ("control_flow", "narrow_products", "pipelines", "random_convolutions")),
+    *(f"tir/schedule/test_{name}.py" for name in ("attention", "edges", "rule_records", "rules")),
+    *(f"tir/transform/test_{name}.py" for name in ("thread_orders", "transpose_tiles")),
+    *(f"target/test_{name}.py" for name in ("arithmetic", "c", "instruction_sets", "math")),
+    *(f"topi/test_{name}.py" for name in ("nn", "places", "pool", "radix")),
+    *(f"frontend/torch/test_{name}.py" for name in ("backend", "fused", "recurrent")),
+    *(f"frontend/{name}.py" for name in ("onnx/test_attention", "onnx/test_learned", "test_quant")),
+    *(f"{name}.py" for name in ("op/test_rnn", "quantize/test_quantize", "relax/vm/test_vmtir", "tir/test_interpret")),
+    *("tir/schedule/rules/test_odd_sizes.py", "target/llvm/test_near_lanes.py", "target/cuda/test_operators.py"),
+}
+"""Files whose tests are marked ``share(8)``, where they have no mark of their own."""
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # the suite runs in the background; its programs would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -51,19 +67,28 @@ _BEFORE = _settings()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of a test that is parametrized three times or more take the rows in which every two of its values meet."""
+    """Take of a test with a mark its share, and of others with three parameters rows in which every two values meet."""
     if environment.SWEEP.read() or any("[" in named for named in config.args):
         return
-    tests: dict[str, dict[tuple[tuple[int, ...], ...], pytest.Item]] = {}
+    tests: dict[str, tuple[dict[str, tuple[Hashable, ...]], pytest.Mark | None]] = {}
     for item in items:
-        given = [mark.args[0] for mark in item.iter_markers("parametrize")]
-        if len(given) > 2 and isinstance(item, pytest.Function):
-            names = [[n.strip() for n in g.split(",")] if isinstance(g, str) else g for g in given]
-            row = tuple(tuple(id(item.callspec.params[name]) for name in group) for group in names)
-            tests.setdefault(item.nodeid.partition("[")[0], {})[row] = item
-    left_out = {rows[row] for rows in tests.values() for row in rows.keys() - set(meeting(rows))}
-    config.hook.pytest_deselected(items=list(left_out))
-    items[:] = [item for item in items if item not in left_out]
+        marks = [mark.args[0] for mark in item.iter_markers("parametrize")]
+        swept = item.nodeid.partition("::")[0].removeprefix("tests/") in SWEPT
+        mark = item.get_closest_marker("share") or (pytest.mark.share(8).mark if swept else None)
+        if isinstance(item, pytest.Function) and marks and (mark or len(marks) > 2):
+            names = [[n.strip() for n in m.split(",")] if isinstance(m, str) else m for m in marks]
+            names = [[name] for name in mark.args[1:] if name] if mark and mark.args[1:] else names
+            values = SimpleNamespace(**item.callspec.params)
+            row = tuple(tuple(_identity(attrgetter(name)(values)) for name in group) for group in names)
+            tests.setdefault(item.nodeid.partition("[")[0], ({}, mark))[0][item.nodeid] = row
+    kept = [share(rows, mark.args[0]) if mark else share(rows, 0, together=2) for rows, mark in tests.values()]
+    left_out = {name for rows, _ in tests.values() for name in rows}.difference(*kept)
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
+    items[:] = [item for item in items if item.nodeid not in left_out]
+
+
+def _identity(value: object) -> Hashable:
+    return value if isinstance(value, (str, bool, int)) else id(value)
 
 
 def pytest_collection_finish() -> None:

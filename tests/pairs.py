@@ -1,17 +1,35 @@
-"""Combinations in which every two values meet: few faults need a third one (Kuhn, Wallace, Gallo, TSE 30(6), 2004)."""
+"""Which of many rows the suite takes; ``WEFT_SWEEP=1`` takes all.
+
+Combinations in which every two values meet: few faults need a third one (Kuhn, Wallace, Gallo, TSE 30(6), 2004).
+"""
 
 import itertools
-from collections.abc import Hashable, Iterable
+import zlib
+from collections.abc import Hashable, Iterable, Mapping
 from typing import TypeVar
+
+from weft import environment
 
 Row = TypeVar("Row", bound=tuple[Hashable, ...])
 
 
-def meeting(rows: Iterable[Row]) -> list[Row]:
-    """Return some of the rows: values of two columns that are together in a row are together in one of them."""
-    met = {row: set(itertools.combinations(enumerate(row), 2)) for row in rows}
+def meeting(rows: Iterable[Row], together: int = 2) -> list[Row]:
+    """Return some of the rows: values of so many columns that are together in a row are together in one of them."""
+    met = {row: set(itertools.combinations(enumerate(row), together)) for row in rows}
     left, chosen = set().union(*met.values()), list[Row]()
     while left:
         chosen.append(max(met, key=lambda row: len(met[row] & left)))
         left -= met[chosen[-1]]
     return chosen
+
+
+def part(n: int) -> int:
+    """Return of a number of random programs those that the suite draws."""
+    return n if environment.SWEEP.read() else (n + 2) // 3
+
+
+def share(rows: Mapping[str, tuple[Hashable, ...]], of: int, together: int = 1) -> list[str]:
+    """Return names of the rows of `meeting`, and of one of so many others, which are chosen by their names."""
+    first = {row: name for name, row in reversed(rows.items())}
+    met = {first[row] for row in meeting(reversed(first), together)}
+    return [n for n in rows if environment.SWEEP.read() or n in met or of and zlib.crc32(n.encode()) % of == 0]

@@ -4,7 +4,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from weft import ir, relax, script, tir
+import numpy as np
+
+from weft import ir, op, relax, script, tir
 
 
 def model(make: Callable[..., Any], *inputs: Any, dtype: str = "float32") -> Any:
@@ -25,6 +27,13 @@ def model(make: Callable[..., Any], *inputs: Any, dtype: str = "float32") -> Any
     with bb.function("main", params), bb.dataflow():
         bb.emit_func_output(bb.emit_output(make(*params)))
     return bb.get()
+
+
+def computed(name: str, *arrays: np.ndarray, **attrs: Any) -> np.ndarray:
+    """Return what an operator's reference makes of arrays, in float64."""
+    exact = [a.astype(np.float64) for a in arrays]
+    call = op.make_call(name)(*map(relax.const, exact), **attrs)
+    return op.get_op_def(name).reference(*exact, **dict(call.attrs.items))
 
 
 def written(*text: str, more: str = "") -> ir.IRModule:

@@ -76,8 +76,7 @@ def explanation(module: str, name: str) -> str:
     """What there is to say about a name that one of Weft's modules lacks; empty where TVM lacks it, too."""
     if name == "_ffi_api":
         return "TVM's functions of C++ have no names of their own here; use those of the Python package around it"
-    found = {spelling: tvm_names().get(spelling, {}).get(name, "") for spelling in _spellings(module)}
-    there = {f"{spelling}.{name}".lstrip("."): releases for spelling, releases in found.items() if releases}
+    there = {f"{s}.{name}".lstrip("."): r for s in _spellings(module) if (r := tvm_names().get(s, {}).get(name))}
     return _sentence(there) or _about_module(module, name)
 
 
@@ -133,6 +132,7 @@ def _lacking(module: str, own: Callable[[str], Any] | None, name: str) -> Any:
     raise AbsentName(module, name, said)
 
 
+@cache
 def _spellings(module: str) -> list[str]:
     """The modules of TVM that one of Weft's modules stands for."""
     from weft._aliases import find

@@ -4,9 +4,14 @@ import pytest
 
 from benchmarks import zoo
 from benchmarks.peer import largest_difference, peer_session, weft_session
+from weft import environment
+
+SWEEP = environment.SWEEP.read()
+LARGE = ("resnet50", "mobilenet_v2")
+"""What takes 15 seconds and more, of families that `test_light_models` and the others have: ``make sweep``."""
 
 
-@pytest.mark.parametrize("name", zoo.MODELS)
+@pytest.mark.parametrize("name", [name for name in zoo.MODELS if SWEEP or name not in LARGE])
 def test_agrees_with_onnxruntime(name):
     path = zoo.onnx_path(name)
     ours, theirs = weft_session(path), peer_session(path)
@@ -33,7 +38,7 @@ def test_decoder_generates_like_onnxruntime():
     assert found[1].shape[2] == feeds[past[0]].shape[2] + feeds["input_ids"].shape[1] + 5
 
 
-@pytest.mark.parametrize("name", ["text_detector", "mobilenet_v3"])
+@pytest.mark.parametrize("name", ["mobilenet_v3", "text_detector"] if SWEEP else ["mobilenet_v3"])
 def test_fixed_shapes_give_the_same(name, monkeypatch):
     monkeypatch.setenv("WEFT_OPT_LEVEL", "0")  # of the shapes alone: LLVM's optimiser meets the same networks above
     feeds = zoo.inputs(name, 1)

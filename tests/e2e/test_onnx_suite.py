@@ -6,14 +6,25 @@ from pathlib import Path
 import pytest
 
 from benchmarks import onnx_suite
+from tests.pairs import share
 
-SHARDS = 12
+SHARDS = 4
 LIST = Path(__file__).parent / "onnx_suite_failures.txt"
 
 
 @lru_cache(maxsize=1)
 def cases():
     return onnx_suite.cases()
+
+
+@lru_cache(maxsize=1)
+def chosen() -> list[str]:
+    """Each operator with each choice of attributes; `tests/frontend/test_backend_suite.py` asks what all mean."""
+    graphs = {name: case.model.graph for name, case in cases().items()}
+    attributes = {
+        name: frozenset(a.name for node in graph.node for a in node.attribute) for name, graph in graphs.items()
+    }
+    return share({n: ((frozenset(onnx_suite.operators_of(g)), attributes[n]),) for n, g in graphs.items()}, 16)
 
 
 def listed() -> set[str]:
@@ -24,7 +35,7 @@ def listed() -> set[str]:
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_cases_pass(shard):
     wrong = []
-    for name in sorted(cases())[shard::SHARDS]:
+    for name in chosen()[shard::SHARDS]:
         try:
             onnx_suite.run_case(cases()[name], "weft")
         except Exception as e:  # every kind of failure is a result here

@@ -3,6 +3,7 @@
 Each case has inputs that fit, whose answer is ONNX Runtime's, and changes to them with the error that they get.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,21 +14,15 @@ from onnx import helper
 import weft
 from tests.frontend.models import model_of, oracle
 from tests.op.contract import compare
-
-
-def f(*shape: int, dtype: str = "float32") -> np.ndarray:
-    """Numbers of a shape."""
-    return (np.arange(int(np.prod(shape))) % 7 + 0.5).astype(dtype).reshape(shape)
+from tests.op.test_relations import INDEX, SHAPE, VALUE, checked, f, i
+from weft import relax
+from weft.frontend.onnx import from_onnx
+from weft.relax.interpreter import evaluate
 
 
 def u(*shape: int) -> np.ndarray:
     """Quantized numbers of a shape."""
     return f(*shape, dtype="uint8")
-
-
-def i(*values: Any, dtype: str = "int64") -> np.ndarray:
-    """A vector of integers."""
-    return np.array(values, dtype)
 
 
 def n(value: Any, dtype: str = "int64") -> np.ndarray:
@@ -51,7 +46,6 @@ class Case(NamedTuple):
     exact: bool = True
 
 
-SHAPE, VALUE, INDEX = weft.error.ShapeMismatch, weft.error.InvalidArgument, weft.error.IndexOutOfRange
 MEMORY = weft.error.OutOfMemory
 FAR, LEAST = 2**62, -(2**63)
 
@@ -335,16 +329,30 @@ def build(case: Case) -> onnx.ModelProto:
     )
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: c.op)
-def test_relations(case: Case) -> None:
+def runner(model: onnx.ModelProto, compiled: bool) -> Callable[[dict[str, np.ndarray]], list[np.ndarray]]:
+    """What answers feeds: a session, or the interpreter of a program whose relations are checked."""
+    if compiled:
+        session = weft.Session(model)
+        return lambda feeds: [y.numpy() for y in session.run(feeds)]
+    mod = checked(relax.transform.normalize()(from_onnx(model)))
+    return lambda feeds: evaluate(mod, *feeds.values())
+
+
+SIZED = set("ConstantOfShape LinearAttention Pad Range Resize Split Tile TopK".split())
+"""Operators whose inputs say sizes, which the interpreter computes before it checks what they are."""
+ROWS = [(case, compiled) for case in CASES for compiled in (False, True) if compiled or case.op not in SIZED]
+
+
+@pytest.mark.share(8, "case")
+@pytest.mark.parametrize(("case", "compiled"), ROWS, ids=lambda v: getattr(v, "op", v))
+def test_relations(case: Case, compiled: bool) -> None:
     model = build(case)
     feeds = {f"x{k}": x for k, x in enumerate(case.inputs) if x is not None and k not in case.weights}
-    session = weft.Session(model)
-    found = [y.numpy() for y in session.run(feeds)]
-    for y, expected in zip(found, oracle(model, feeds), strict=True):
+    run = runner(model, compiled)
+    for y, expected in zip(run(feeds), oracle(model, feeds), strict=True):
         compare(y, expected, 1e-3, 1e-4)
     for k, x, kind in case.wrong:
         with pytest.raises(kind) as e:
-            session.run({**feeds, f"x{k}": x})
+            run({**feeds, f"x{k}": x})
         assert "ONNX node 0" in str(e.value), e.value
         assert case.op in str(e.value), e.value

@@ -42,6 +42,7 @@ def check(name: str, seed: int, steps: int = 7) -> None:
         raise AssertionError(f"{name}, seed {seed}:\n{tried}\n{sch.trace}\n{sch.func}\n{error}") from error
 
 
+@pytest.mark.share(3, None)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_schedule_keeps_the_result(name):
     for seed in seeds(share=0.1):

@@ -7,17 +7,19 @@ import time
 
 import pytest
 
+from weft import environment
+
 SLICES = {
-    "calls": (12, 200),
-    "kernels": (20, 40),
-    "nodes": (60, 2),
-    "onnx": (8, 200),
-    "answers": (40, 100),
-    "graphs": (3, 3),
-    "files": (29, 160),
-    "programs": (10, 3),
+    "calls": (12, 40),
+    "kernels": (20, 10),
+    "nodes": (15, 2),
+    "onnx": (8, 50),
+    "answers": (40, 25),
+    "graphs": (3, 1),
+    "files": (29, 40),
+    "programs": (10, 1),
 }
-"""Subjects and seeds of each that the test run checks: the same in every run, so that a verdict is of the code."""
+"""Subjects and seeds of each, of a sweep thrice as many: the same in every run, so that a verdict is of the code."""
 
 
 @pytest.mark.parametrize("suite", SLICES)
@@ -26,7 +28,8 @@ def test_suite(suite: str) -> None:
     seconds, command = os.environ.get("FUZZ_SECONDS"), [sys.executable, "-m", "tests.fuzz.run", suite]
     if seconds is None:
         subjects, seeds = SLICES[suite]
-        command += ["--most", str(subjects), "--count", str(seeds)]
+        times = 3 if environment.SWEEP.read() else 1
+        command += ["--most", str(subjects * times), "--count", str(seeds * times)]
     else:
         command += ["--seconds", seconds, "--seed", str(int(time.time())), "--slice", "0.5"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

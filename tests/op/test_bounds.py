@@ -1,18 +1,14 @@
-"""No kernel of an operator leaves its buffers: the cases of the contract, every access of their loops checked.
-
-The suite takes a part of the cases, ``make sweep`` all of them.
-"""
+"""No kernel of an operator leaves its buffers: the cases of the contract, every access of their loops checked."""
 
 import pytest
 
 from tests.op.contract import CASES, SIZES, Sizes, compile_call, run, with_cases
 from tests.op.test_contract import WITHOUT_LOWER
-from weft import environment, ir
-
-EVERY = 1 if environment.SWEEP.read() else 12
+from weft import ir
 
 
-@pytest.mark.parametrize(("name", "index"), [c for c in with_cases() if c[0] not in WITHOUT_LOWER][::EVERY])
+@pytest.mark.share(24, None)
+@pytest.mark.parametrize(("name", "index"), [c for c in with_cases() if c[0] not in WITHOUT_LOWER])
 def test_accesses_are_inside(name: str, index: int) -> None:
     symbolic = None
     for sizes in SIZES:

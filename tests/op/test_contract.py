@@ -70,36 +70,38 @@ def _optimised_second(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.mark.usefixtures("_optimised_second")
+@pytest.mark.share(8, "name")
 @pytest.mark.parametrize(("name", "index"), [c for c in contract.with_cases() if c[0] not in WITHOUT_LOWER])
 def test_values_and_types(name: str, index: int) -> None:
-    """A scheduled kernel of symbolic dimensions on all sizes.
-
-    Kernels of constant dimensions, as written and scheduled.
-    """
+    """A scheduled kernel of symbolic dimensions on all sizes."""
     program, kernels = None, {}  # a kernel for all sizes that a case does not look at
-    for n, (sizes, case) in enumerate(drawn(name, index)):
+    for sizes, case in drawn(name, index):
         if case.symbolic:
             program = program or contract.compile_call(name, case, symbolic=True, scheduled=True)
-            contract.run(name, case, program, sizes)
-        if (n == 0 and index == 0) or not case.symbolic:
-            contract.run(name, case, contract.compile_call(name, case, False, False, kernels), sizes)
-        if n == 2 and index == 0:
-            contract.run(name, case, contract.compile_call(name, case, False, True, kernels), sizes)
+        constant = program if case.symbolic else contract.compile_call(name, case, False, False, kernels)
+        contract.run(name, case, constant, sizes)
 
 
-@pytest.mark.parametrize("name", [n for n in list_ops() if get_op_def(n).decompose is not None])
-def test_decomposed_operators(name: str) -> None:
+@pytest.mark.share(8, "scheduled")
+@pytest.mark.parametrize("scheduled", [False, True])
+@pytest.mark.parametrize("name", [n for n in list_ops() if n not in WITHOUT_LOWER])
+def test_constant_dimensions(name: str, scheduled: bool) -> None:
+    """A kernel of constant dimensions, as written or scheduled."""
+    sizes, case = drawn(name, 0)[:3][-scheduled]
+    contract.run(name, case, contract.compile_call(name, case, False, scheduled), sizes)
+
+
+@pytest.mark.share(8, "name")
+@pytest.mark.parametrize(("name", "index"), [c for c in contract.with_cases() if get_op_def(c[0]).decompose])
+def test_decomposed_operators(name: str, index: int) -> None:
     """Operators that become others are compiled as a whole program."""
-    for index in range(len(contract.CASES[name])):
-        program = None
-        for _, case in drawn(name, index):
-            program = program or relax_program(name, case)
-            expected = contract.expected_of(name, case)
-            found = program(*[contract.to_numpy(v) for v in case.inputs])
-            found = found if len(expected) > 1 else [found]
-            for f, e in zip(found, expected, strict=True):
-                contract.compare(f.numpy(), e, case.rtol or 1e-4, case.atol)
-        assert program is not None
+    given = [case for _, case in drawn(name, index)]
+    program = relax_program(name, given[0])
+    for case in given:
+        expected = contract.expected_of(name, case)
+        found = program(*[contract.to_numpy(v) for v in case.inputs])
+        for f, e in zip(found if len(expected) > 1 else [found], expected, strict=True):
+            contract.compare(f.numpy(), e, case.rtol or 1e-4, case.atol)
 
 
 def relax_program(name: str, case):

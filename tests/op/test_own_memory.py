@@ -31,6 +31,7 @@ def shared(func: tir.PrimFunc) -> list[str]:
     return found
 
 
+@pytest.mark.share(4, None)
 @pytest.mark.parametrize("name", sorted(n for n in CASES if op.get_op_def(n).lower is not None))
 def test_threads_write_memory_of_their_own(name: str) -> None:
     case = next(c for s in SIZES if (c := CASES[name][0](Sizes(s, f"{name}0{s}"))) is not None)

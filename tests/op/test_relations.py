@@ -4,6 +4,7 @@ Each row has operands that fit, and changes to one of them with the error that i
 """
 
 import itertools
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,13 +16,16 @@ from tests.relax_models import model
 from weft import arith, error, ir, relax, topi
 from weft.op import make_call
 from weft.op.infer import broadcast_dims
+from weft.relax.interpreter import evaluate
+
+checked = relax.transform.check_relations()
 
 SHAPE, VALUE, INDEX = error.ShapeMismatch, error.InvalidArgument, error.IndexOutOfRange
 
 
 def f(*shape: int, dtype: str = "float32") -> np.ndarray:
     """Numbers of a shape."""
-    return (np.arange(int(np.prod(shape))) % 5 + 0.5).astype(dtype).reshape(shape)
+    return (np.arange(int(np.prod(shape))) % 7 + 0.5).astype(dtype).reshape(shape)
 
 
 def i(*values: Any, dtype: str = "int64") -> np.ndarray:
@@ -249,9 +253,16 @@ def program(row: Row) -> Any:
     return model(call, *params)
 
 
+@pytest.mark.share(8)
+@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("row", ROWS, ids=[f"{n}-{r.op}" for n, r in enumerate(ROWS)])
-def test_contradictions_are_refused(row: Row) -> None:
-    main = relax.VirtualMachine(weft.compile(program(row), target="llvm"), weft.cpu())["main"]
+def test_contradictions_are_refused(row: Row, compiled: bool) -> None:
+    mod = program(row)
+    main = (
+        relax.VirtualMachine(weft.compile(mod, target="llvm"), weft.cpu())["main"]
+        if compiled
+        else partial(evaluate, checked(mod))
+    )
     main(*map(weft.runtime.tensor, row.args))
     for k, x, kind in row.wrong:
         args = list(row.args)

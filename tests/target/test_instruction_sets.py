@@ -7,6 +7,7 @@ import pytest
 
 import weft
 from tests.arrays import floats
+from tests.relax_models import computed
 from weft import te, topi
 from weft.target import Target, get_source, host_features
 from weft.tir.schedule import default_schedule
@@ -29,15 +30,9 @@ def depthwise(x, w):
     return conv(x, w, 1, 1, groups=24, data_layout="NHWC", kernel_layout="HWC")
 
 
-def direct(x, w, stride=1):
-    x = np.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)])
-    h, v = (x.shape[1] - 3) // stride + 1, (x.shape[2] - 3) // stride + 1
-    y = 0
-    for i in range(3):
-        for j in range(3):
-            part = x[:, i : i + h * stride : stride, j : j + v * stride : stride][:, :h, :v]
-            y = y + (part @ w[i, j] if w.ndim == 4 else part * w[i, j])
-    return y
+def direct(x, w, strides=1):
+    layouts = {"data_layout": "NHWC", "kernel_layout": "HWIO" if w.ndim == 4 else "HWC"}
+    return computed("nn.conv2d", x, w, strides=strides, padding=1, groups=24 if w.ndim == 3 else 1, **layouts)
 
 
 def softmax(x):

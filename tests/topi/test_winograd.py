@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 
 import weft
-from tests.relax_models import model
+from tests.relax_models import computed, model
 from weft import error, target
 from weft.relax.transform import convert_layout
 from weft.tir.schedule import default_schedule
 from weft.topi import conv2d_winograd, winograd_matrices, winograd_tile, winograd_weight
-from weft.topi.conv import conv
 
 
 @pytest.mark.parametrize("tile", [2, 4])
@@ -24,15 +23,6 @@ def test_matrices_compute_a_filter_of_three(tile):
 def test_other_tiles_are_refused():
     with pytest.raises(error.InvalidArgument, match="no tiles of 9 outputs"):
         winograd_matrices(9)
-
-
-def direct(x, w, padding):
-    x = np.pad(x.astype(np.float64), [(0, 0), (padding[0], padding[2]), (padding[1], padding[3]), (0, 0)])
-    h, v = x.shape[1] - 2, x.shape[2] - 2
-    taps = [(i, j) for i in range(3) for j in range(3)]
-    return sum(
-        np.einsum("nhwc,oc->nhwo", x[:, i : i + h, j : j + v], w[:, :, i, j].astype(np.float64)) for i, j in taps
-    )
 
 
 @pytest.mark.parametrize(
@@ -54,7 +44,7 @@ def test_scheduled_kernel_equals_direct_convolution(shape, channels, padding, ti
     data, weight = weft.te.placeholder(shape, name="x"), weft.te.placeholder(u.shape, name="u")
     out = conv2d_winograd(data, weight, padding, tile, channels)
     func = default_schedule(weft.te.create_prim_func([data, weight, out]), target.Target("llvm"))
-    expected = direct(x, w, padding)
+    expected = computed("nn.conv2d", x, w, padding=padding, data_layout="NHWC")
     y = weft.runtime.tensor(np.full(expected.shape, np.nan, np.float32))
     weft.build(func, target="llvm")["main"](weft.runtime.tensor(x), weft.runtime.tensor(u), y)
     np.testing.assert_allclose(y.numpy(), expected, rtol=1e-3, atol=1e-3)
@@ -90,7 +80,7 @@ def test_symbolic_sizes_are_decided_by_likely_ones(c, o, padding):
         around = padding * (4 // len(padding))
         if shape[2] + around[0] + around[2] < 3 or shape[3] + around[1] + around[3] < 3:
             continue
-        expected = np.maximum(direct(data.transpose(0, 2, 3, 1), kernel, around), 0).transpose(0, 3, 1, 2)
+        expected = np.maximum(computed("nn.conv2d", data, kernel, padding=padding), 0)
         np.testing.assert_allclose(vm["main"](weft.runtime.tensor(data)).numpy(), expected, rtol=1e-3, atol=1e-3)
 
 
@@ -101,15 +91,3 @@ def test_deep_layers_of_symbolic_size_stay_direct():
     size = weft.relax.Var("s", weft.relax.ShapeType([h]))
     mod = model(lambda _, x: weft.relax.op.nn.conv2d(x, w, padding=1), size, (1, 512, rows, rows))
     assert "conv2d_winograd" not in str(convert_layout()(mod))
-
-
-def test_direct_convolution_is_the_reference():
-    rng = np.random.default_rng(5)
-    x, w = rng.standard_normal((1, 6, 6, 4), np.float32), rng.standard_normal((3, 3, 4, 5), np.float32)
-    data, weight = weft.te.placeholder(x.shape, name="x"), weft.te.placeholder(w.shape, name="w")
-    out = conv(data, weight, padding=1, data_layout="NHWC", kernel_layout="HWIO")
-    y = weft.runtime.tensor(np.zeros((1, 6, 6, 5), np.float32))
-    weft.build(weft.te.create_prim_func([data, weight, out]), target="llvm")["main"](
-        weft.runtime.tensor(x), weft.runtime.tensor(w), y
-    )
-    np.testing.assert_allclose(y.numpy(), direct(x, w.transpose(3, 2, 0, 1), (1, 1, 1, 1)), rtol=1e-4, atol=1e-4)

@@ -70,6 +70,10 @@ class Spec:
         self.function_rules.append(rule)
         return rule
 
+    def with_included(self) -> set[str]:
+        """Return the names of this form and of all that it includes."""
+        return {self.name}.union(*(spec.with_included() for spec in self.includes))
+
     def check(self, func: Any, mod: IRModule) -> list[Violation]:
         """Return what a function violates."""
         if not isinstance(func, self.kind) or (self.alone and func in self._kept_by):
@@ -197,17 +201,13 @@ def _function_text(name: str, func: Any, bad: list[Violation]) -> str:
 
 
 def _check_after_pass(mod: IRModule, done: Pass) -> None:
-    """Check the form that a pass says to ensure, and what every form includes."""
+    """Check the form that a pass says to ensure, which includes others, and of those of all modules the others."""
     last = _checked.__dict__
-    now = [(v.name_hint, f) for v, f in mod.items()]
-    for name in (*_ALWAYS, done.ensures):
-        if name not in SPECS:
-            continue
-        before = last.get(name, ())
-        if len(before) == len(now) and all(n == m and r() is f for (n, r), (m, f) in zip(before, now, strict=True)):
-            continue  # the pass changed nothing
-        verify(mod, SPECS[name], after=done.name)
-        last[name] = [(n, weakref.ref(f)) for n, f in now]
+    now = [(v.name_hint, weakref.ref(f)) for v, f in mod.items()]
+    for name in (done.ensures, *_ALWAYS):
+        if name in SPECS and last.get(name) != now:  # else the pass changed nothing, or it is included
+            verify(mod, SPECS[name], after=done.name)
+            last.update(dict.fromkeys(SPECS[name].with_included(), now))
 
 
 _checked = threading.local()

@@ -17,9 +17,7 @@ def _slice_infer(x: Expr, axes: Any, begin: Any, end: Any, strides: Any, assume_
     if ty.shape is None:
         return TensorType(None, ty.dtype, ty.ndim)
     plan = slice_plan(ty.shape, axes, begin, end, strides, assume_inbound)
-    for axis, first, stop, step in zip(
-        plan, as_shape(begin), as_shape(end), (p[2] for p in plan.values()), strict=True
-    ):
+    for axis, first, stop, (_, _, step) in zip(plan, as_shape(begin), as_shape(end), plan.values(), strict=True):
         _demand_bounds(axis, ty.shape[axis], first, stop, step, assume_inbound, x.span)
     return TensorType(tuple(plan[i][1] if i in plan else d for i, d in enumerate(ty.shape)), ty.dtype, ty.ndim)
 
@@ -89,9 +87,10 @@ def _demand_padding(what: str, d: Any, before: Any, after: Any, mode: str, data:
 
 
 def _pad_ref(data: Any, pad_width: Any, pad_mode: str, pad_value: float) -> Any:
-    pairs = [(int(b), int(a)) for b, a in pad_pairs(data.ndim, pad_width)]
+    pairs = np.array(pad_pairs(data.ndim, pad_width), int).reshape(-1, 2)
     mode: Any = {"replicate": "edge", "circular": "wrap"}.get(pad_mode, pad_mode)
-    return np.pad(data, pairs, mode, **({"constant_values": pad_value} if mode == "constant" else {}))
+    grown = np.pad(data, np.maximum(pairs, 0), mode, **({"constant_values": pad_value} if mode == "constant" else {}))
+    return grown[tuple(slice(max(-b, 0), n + min(a, 0)) for n, (b, a) in zip(grown.shape, pairs, strict=True))]
 
 
 declare(

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 
 import weft
-from tests.relax_models import model
+from tests.relax_models import computed, model
 from weft import machine, relax, tir
 from weft.ir import Call, walk
 from weft.relax import transform
 
-torch = pytest.importorskip("torch")
 RNG = np.random.default_rng(3)
 
 CASES = [  # data, weights, transposed, attributes, whether as a product
@@ -83,20 +82,6 @@ def program(data, weights, transposed, attrs, dtype, weight):
     return model(lambda x: convolve(x, relax.const(weight), **attrs), data, dtype=dtype)
 
 
-def exact(x, w, transposed, attrs):
-    rank, given = x.ndim - 2, dict(attrs)
-    pads = np.ravel(given.pop("padding", 0)).tolist()
-    pads = pads * (2 * rank // len(pads))
-    given = {{"strides": "stride"}.get(k, k): v for k, v in given.items()}
-    x, w = (torch.tensor(a.astype(np.float64)) for a in (x, w))
-    if not transposed:
-        around = [p for i in reversed(range(rank)) for p in (pads[i], pads[rank + i])]
-        return getattr(torch.nn.functional, f"conv{rank}d")(torch.nn.functional.pad(x, around), w, **given).numpy()
-    whole = getattr(torch.nn.functional, f"conv_transpose{rank}d")(x, w, **given).numpy()
-    ends = (slice(p, n - q) for p, q, n in zip(pads[:rank], pads[rank:], whole.shape[2:], strict=True))
-    return whole[(slice(None), slice(None), *ends)]
-
-
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(("dtype", "kind"), [("float32", "static"), ("float32", "loaded"), ("float16", "symbolic")])
 def test_values(case, dtype, kind):
@@ -114,7 +99,7 @@ def test_values(case, dtype, kind):
     for sizes in [data, (1, data[1], *(n + 4 for n in data[2:]))] if kind == "symbolic" else [data]:
         x = RNG.standard_normal(sizes).astype(dtype)
         args = [weft.runtime.tensor(a) for a in ([x, w] if kind == "loaded" else [x])]
-        wanted = exact(x, w, transposed, attrs)
+        wanted = computed(f"nn.conv{len(data) - 2}d{'_transpose' if transposed else ''}", x, w, **attrs)
         found = vm["main"](*args).numpy()
         assert found.shape == wanted.shape and found.dtype == np.dtype(dtype)
         limit = {"float32": 2e-6, "float16": 2e-3}[dtype]
@@ -141,7 +126,7 @@ def test_images_of_nothing():
         found = vm["main"](weft.runtime.tensor(x)).numpy()
         assert found.shape == (n, 2, rows, columns)
         if found.size:
-            np.testing.assert_allclose(found, exact(x, w, False, {"padding": 1}), rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(found, computed("nn.conv2d", x, w, padding=1), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("more", [False, True])

@@ -5,11 +5,10 @@ import pytest
 
 import weft
 from tests.arrays import floats
-from tests.relax_models import model
+from tests.relax_models import computed, model
 from weft import machine, op, relax
 from weft.ir import Call, Op, walk
 from weft.relax.transform.phases import phases_of
-from weft.topi.conv import paddings, pair
 
 random = floats(np.random.default_rng(5))
 SIZES = {1: (11,), 2: (7, 5), 3: (3, 4, 5)}
@@ -30,28 +29,10 @@ def run(name, x, w, constant=True, symbolic=False, **attrs):
     return relax.VirtualMachine(relax.build(mod, "llvm"), weft.cpu())["main"](*given).numpy(), bias, mod
 
 
-def expected(name, x, w, bias, **attrs):
-    """The operator's reference, with every attribute given."""
-    rank, layout = x.ndim - 2, "DHW"[5 - x.ndim :]
-    full = {
-        "strides": pair(attrs.get("strides", 1), rank),
-        "dilation": pair(attrs.get("dilation", 1), rank),
-        "padding": sum(paddings(attrs.get("padding", 0), rank), ()),
-        "groups": attrs.get("groups", 1),
-        "data_layout": f"NC{layout}",
-        "out_dtype": "float64",
-    }
-    if "transpose" in name:
-        full["output_padding"] = pair(attrs.get("output_padding", 0), rank)
-    else:
-        full |= {"kernel_layout": f"OI{layout}", "out_layout": None, "channels": None, "pad_value": 0}
-    return np.maximum(op.get_op_def(Op.get(f"relax.{name}")).reference(x, w, **full) + bias, 0)
-
-
 def check(name, x, w, **options):
     found, bias, mod = run(name, x, w, **options)
     attrs = {k: v for k, v in options.items() if k not in ("constant", "symbolic")}
-    wanted = expected(name, x.astype(np.float64), w.astype(np.float64), bias, **attrs)
+    wanted = np.maximum(computed(name, x, w, **attrs) + bias, 0)
     assert found.shape == wanted.shape
     np.testing.assert_allclose(found, wanted, atol=1e-5 * abs(wanted).max(initial=1.0))
     return mod

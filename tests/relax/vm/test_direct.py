@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.pairs import part
 from tests.relax.vm.test_vmtir import HEAD, machine, text_of
 from weft.relax import transform as t
 from weft.relax.pipeline import lowering_passes
@@ -73,7 +74,7 @@ def random_module(rng, n_ops, branches=True):
     return from_source(HEAD + text), shapes
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(part(12)))
 def test_random_programs(seed):
     """Equal bits in both modes, whatever way the branches go, and memory of live tensors is their own."""
     rng = random.Random(seed)

@@ -51,10 +51,10 @@ def test_some_are_macros() -> None:
     assert "add" not in MACROS
 
 
-@pytest.mark.parametrize("name", MACROS)
-def test_constant_dimensions(name: str) -> None:
-    for index in range(len(CASES[name])):
-        check(name, drawn(name, index)[0], int)
+@pytest.mark.share(4, None)
+@pytest.mark.parametrize(("name", "index"), [(name, index) for name in MACROS for index in range(len(CASES[name]))])
+def test_constant_dimensions(name: str, index: int) -> None:
+    check(name, drawn(name, index)[0], int)
 
 
 @pytest.mark.parametrize("name", MACROS)

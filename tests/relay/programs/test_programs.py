@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from tests.pairs import part
 from tests.relay.programs.check import Disagreement, check, equal, has_type
 from tests.relay.programs.draw import programs
 from tests.relay.programs.kinds import scalar
@@ -14,13 +15,13 @@ from weft.relay.backend.interpreter import ConstructorValue
 PROFILE = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 
-@settings(PROFILE, max_examples=30)
+@settings(PROFILE, max_examples=part(30))
 @given(programs(fuel=40))
 def test_random_programs(program):
     check(*program)
 
 
-@settings(PROFILE, max_examples=15)
+@settings(PROFILE, max_examples=part(15))
 @given(programs(fuel=30, first_order=True))
 def test_random_programs_without_control_flow(program):
     mod, args = program

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from tests.pairs import part
 from tests.relay.programs.check import Disagreement, equal, run, show
 from tests.relay.programs.draw import programs
 from weft.relay import transform
@@ -28,7 +29,7 @@ CHAINS = {
 
 
 @pytest.mark.parametrize("chain", CHAINS)
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=part(15), deadline=None, suppress_health_check=list(HealthCheck))
 @given(program=programs(fuel=30))
 def test_values_stay(chain, program):
     mod, args = program

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.relax_models import computed
 from tests.tir.schedule.run_scheduled import run
 from weft import error, ir, machine, target, te, tir
 from weft.tir.schedule import explain_schedule, noting_schedules, schedule_func
@@ -14,24 +15,6 @@ from weft.topi.conv import conv
 
 HOST = target.Target("llvm")
 WIDE = machine.Machine(vector_bits=512, vector_registers=32, cores=2)
-
-
-def reference(x, w, stride, pad, dilation, groups):
-    """A channels-last convolution by groups; weights (KH, KW, C / groups, O)."""
-    x = np.pad(x.astype(np.float64), ((0, 0), (pad, pad), (pad, pad), (0, 0)))
-    kh, kw, per_in, channels = w.shape
-    per_out = channels // groups
-    oh, ow = ((n - (k - 1) * dilation - 1) // stride + 1 for n, k in ((x.shape[1], kh), (x.shape[2], kw)))
-    y = np.zeros((x.shape[0], oh, ow, channels))
-    for g in range(groups):
-        data = x[..., g * per_in : (g + 1) * per_in]
-        part = w[..., g * per_out : (g + 1) * per_out].astype(np.float64)
-        for i in range(kh):
-            for j in range(kw):
-                rows = slice(i * dilation, i * dilation + (oh - 1) * stride + 1, stride)
-                columns = slice(j * dilation, j * dilation + (ow - 1) * stride + 1, stride)
-                y[..., g * per_out : (g + 1) * per_out] += data[:, rows, columns] @ part[i, j]
-    return y
 
 
 def function(n, h, w, case, *, epilogue, dtype="float32"):
@@ -58,7 +41,8 @@ def values(case, n, h, w):
 
 
 def expected(case, x, k, b, epilogue):
-    y = reference(x, k, case.stride, case.pad, case.dilation, case.groups)
+    attrs = {"strides": case.stride, "padding": case.pad, "dilation": case.dilation, "groups": case.groups}
+    y = computed("nn.conv2d", x, k, **attrs, data_layout="NHWC", kernel_layout="HWIO")
     return np.maximum(y + b, 0) if epilogue else y
 
 

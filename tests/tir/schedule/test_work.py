@@ -1,10 +1,7 @@
 """Scheduled kernels execute their blocks about as often as they say, and have the same loops however a size is written.
 
-Each operator has an operand before or behind it that is broadcast along some dimensions; ``WEFT_SWEEP=1`` runs all.
+Each operator has an operand before or behind it that is broadcast along some dimensions.
 """
-
-import os
-import random
 
 import numpy as np
 import pytest
@@ -56,7 +53,6 @@ CASES = [
     for before in (False, True)
     for mask in range(2 ** len(shape))
 ]
-DRAWN = CASES if os.environ.get("WEFT_SWEEP") else random.Random(0).sample(CASES, 100)
 
 
 def kernels(name, unknown, before, mask, size=lambda n: n):
@@ -127,7 +123,8 @@ def executions(func, known):
     return count(func.body, {v: ir.const(known[v], v.dtype) for v in free})
 
 
-@pytest.mark.parametrize("case", DRAWN, ids=lambda c: "-".join(map(str, c)).replace(" ", "_"))
+@pytest.mark.share(10, None)
+@pytest.mark.parametrize("case", CASES, ids=lambda c: "-".join(map(str, c)).replace(" ", "_"))
 def test_elements_are_computed_once(case):
     for f, known in kernels(*case):
         # parts of sums, tiles that reach over an end and padding are further work: a whole row for each element is not
