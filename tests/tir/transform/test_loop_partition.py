@@ -129,8 +129,9 @@ def f(X: T.Buffer((10,), "int32"), Y: T.Buffer((10,), "int32")):
     np.testing.assert_array_equal(y, np.arange(10) + 7)
 
 
+@pytest.mark.parametrize("loop", ["range", "T.unroll"])
 @pytest.mark.parametrize("columns", [8, 13, 16])
-def test_a_sum_before_what_asks_is_not_copied(columns):
+def test_a_sum_before_what_asks_is_not_copied(columns, loop):
     """Only the write-back of the last columns is careful; the sum of all columns is one loop."""
     text = f"""
 @T.prim_func
@@ -139,7 +140,7 @@ def main(A: T.Buffer((5, 16), "float32"), B: T.Buffer((5, {columns}), "float32")
         t = T.alloc_buffer((8,), "float32")
         for v in T.unroll(8):
             t[v] = T.float32(0)
-        for k in range(7):
+        for k in {loop}(7):
             for v in T.unroll(8):
                 t[v] = t[v] + A[i, o * 8 + v] * T.cast(k, "float32")
         for v in T.unroll(8):
