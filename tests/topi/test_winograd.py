@@ -1,5 +1,7 @@
 """Winograd's convolutions against direct ones: exact matrices, packed weights, the choice of a tile, whole models."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -60,6 +62,23 @@ def test_scheduled_kernel_equals_direct_convolution(shape, channels, padding, ti
     np.testing.assert_allclose(y.numpy(), expected, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("channels", [32, 45])
+def test_what_all_tiles_compute_is_written_once(channels):
+    """Tiles at a border, and channels that end inside a vector, differ in what is written only."""
+    n, h, v = (weft.tir.SizeVar(name, "int64") for name in "nhw")
+    data = weft.te.placeholder((n, h, v, 16), name="x")
+    weight = weft.te.placeholder((6, 6, -(-channels // 16), 16, 16), name="u")
+    out = conv2d_winograd(data, weight, (1, 1, 1, 1), 4, channels)
+    func = default_schedule(weft.te.create_prim_func([data, weight, out]), target.Target("llvm -mcpu=haswell"))
+    lowered = weft.tir.pipeline.lower(func, target.Target("llvm -mcpu=haswell"))
+    stores = [s for s in weft.ir.find(lowered.body, weft.tir.BufferStore) if s.predicate is None]
+    written = Counter(s.buffer.name for s in stores)
+    assert (written["pad"], written["winograd_rows"], written["winograd_sums"]) == (36, 36, 24)
+    pads = weft.ir.find(tuple(s for s in stores if s.buffer.name == "pad"), weft.ir.CallIntrin)
+    asked = {x.args[0] for x in pads if x.op.name == "tir.if_then_else"}
+    assert len(asked) <= 12  # each row and each column of a tile
+
+
 def test_choice_follows_size():
     assert winograd_tile((1, 56, 56), (64, 64)) == 4
     assert winograd_tile((1, 14, 14), (256, 256)) == 2
@@ -76,7 +95,7 @@ def test_convert_layout_uses_it_unless_told_not_to():
     assert "conv2d_winograd" not in str(convert_layout(winograd=False)(mod))
 
 
-@pytest.mark.parametrize(("c", "o", "padding"), [(32, 64, (1, 1)), (16, 24, (0, 1, 2, 1))])
+@pytest.mark.parametrize(("c", "o", "padding"), [(32, 64, (1, 1)), (16, 24, (0, 1, 2, 1)), (32, 45, (1, 1))])
 def test_symbolic_sizes_are_decided_by_likely_ones(c, o, padding):
     n, h, v = (weft.tir.Var(name, "int64") for name in "nhw")
     rng = np.random.default_rng(1)

@@ -156,15 +156,17 @@ def conv2d_winograd(x: te.Tensor, u: te.Tensor, padding: Padding = 0, tile: int 
         name="winograd_data",
     )
     rc = te.reduce_axis((ir.int64(0), c), "rc")
+    half_panel = (ir.as_int(panel) or 2) // 2  # in whole vectors, what ends in one is tested where it is written only
+    wide = ir.int64(-(-channels // half_panel) * half_panel)
     products = te.compute(
-        (ir.int64(n), ir.int64(n), tiles, ir.int64(channels)),
+        (ir.int64(n), ir.int64(n), tiles, wide),
         lambda i, j, p, o: te.sum(
             moved(i, j, p, rc.var) * u(i, j, ir.floordiv(o, panel), rc.var, ir.floormod(o, panel)), axis=[rc]
         ),
         name="winograd_products",
     )
     sums = te.compute(
-        (ir.int64(tile), ir.int64(n), tiles, ir.int64(channels)),
+        (ir.int64(tile), ir.int64(n), tiles, wide),
         lambda i, s, p, o: _row(a, i, lambda r: products(ir.int64(r), s, p, o)),
         name="winograd_sums",
     )
@@ -190,8 +192,10 @@ def _padded(x: Any, before: Any, extra: Any) -> Any:
         for size in reversed(batch[1:]):
             inner.insert(0, ir.floormod(image, size))
             image = ir.floordiv(image, size)
-        inside = tir.all(i >= ir.int64(0), i < height, j >= ir.int64(0), j < width)
-        return ir.if_then_else(inside, x(image, *inner, i, j, k), ir.const(0, x.dtype))
+        value = x(image, *inner, i, j, k)
+        for at, size in ((j, width), (i, height)):  # apart, tests of one axis are the same for all taps along the other
+            value = ir.if_then_else(tir.all(at >= ir.int64(0), at < size), value, ir.const(0, x.dtype))
+        return value
 
     return te.compute((simplify(ir.int64(1) * prod(batch)), *sizes, c), element, name="pad")
 

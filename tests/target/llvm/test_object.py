@@ -102,6 +102,19 @@ def test_an_unknown_machine():
     refuses(error.CodegenError, "no code generator", compile_func, add(), Target("llvm -mtriple=nonsense-unknown-none"))
 
 
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_nested_tests_of_a_load_choose_an_address(zero):
+    """As one test of both would; other values than zero take branches."""
+    x, y = tir.decl_buffer((40,), "float32", "x"), tir.decl_buffer((40,), "float32", "y")
+    other = const(zero, "float32")
+    read = lambda i: tir.if_then_else(i >= 5, tir.if_then_else(i < 30, load(x, i - 5), other), other)  # noqa: E731
+    func = function([x, y], loop(40, lambda i: store(y, i, read(i))))
+    assert (" phi float" in get_source(func, "llvm", "ll")) == (str(zero) == "-0.0")
+    given, out = np.arange(1, 41, dtype="float32"), np.ones(40, "float32")
+    build(func, "llvm")(given, out)
+    np.testing.assert_array_equal(out, np.pad(given[:25], (5, 10)))
+
+
 def test_many_objects_on_many_threads():
     target = Target("llvm")
     with ThreadPoolExecutor(4) as pool:

@@ -395,6 +395,8 @@ def _prefetch(e: ir.CallIntrin, s: FunctionEmitter) -> str:
 def _load_or_zero(e: ir.CallIntrin, s: FunctionEmitter) -> str | None:
     """Emit ``if_then_else(c, x[i], 0)`` as a load from ``c ? &x[i] : zeros``; None for another expression."""
     condition, load, zero = e.args
+    while isinstance(load, ir.CallIntrin) and load.op is e.op and ir.structural_equal(load.args[2], zero):
+        condition, load = ir.And(condition, load.args[0]), load.args[1]
     if isinstance(zero, ir.Broadcast):
         zero = zero.value
     if not isinstance(zero, (ir.IntImm, ir.FloatImm)) or zero.value != 0 or math.copysign(1.0, zero.value) < 0:
