@@ -10,7 +10,7 @@ Source: A. Lavin and S. Gray, Fast Algorithms for Convolutional Neural Networks,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
@@ -156,8 +156,8 @@ def conv2d_winograd(x: te.Tensor, u: te.Tensor, padding: Padding = 0, tile: int 
         name="winograd_data",
     )
     rc = te.reduce_axis((ir.int64(0), c), "rc")
-    half_panel = (ir.as_int(panel) or 2) // 2  # in whole vectors, what ends in one is tested where it is written only
-    wide = ir.int64(-(-channels // half_panel) * half_panel)
+    whole = gcd(ir.as_int(panel) or 1, (ir.as_int(panel) or 1) // 2)  # vectors; only what is written ends in one
+    wide = ir.int64(channels + -channels % whole)
     products = te.compute(
         (ir.int64(n), ir.int64(n), tiles, wide),
         lambda i, j, p, o: te.sum(
@@ -202,26 +202,21 @@ def _padded(x: Any, before: Any, extra: Any) -> Any:
 
 def _row(matrix: np.ndarray, which: Any, element: Any) -> ir.PrimExpr:
     """The product of one row of a constant matrix with a vector; the row is decided once `which` is unrolled."""
-    rows = [_dot(row, element) for row in matrix]
-    result = rows[-1]
-    for i in range(len(rows) - 2, -1, -1):
-        result = ir.if_then_else(which == ir.int64(i), rows[i], result)
+    *rows, result = (_dot(row, element) for row in matrix)
+    for i, row in reversed(list(enumerate(rows))):
+        result = ir.if_then_else(which == ir.int64(i), row, result)
     return result
 
 
 def _dot(row: np.ndarray, element: Any) -> ir.PrimExpr:
     """Sum the terms whose factor is not zero."""
     total: ir.PrimExpr | None = None
-    for r, factor in enumerate(row):
-        if factor == 0:
-            continue
+    for r, factor in ((r, f) for r, f in enumerate(row) if f):
         x = element(r)
-        if total is None:
-            total = x if factor == 1 else x * ir.const(float(factor), x.dtype)
-        elif abs(factor) == 1:
-            total = total + x if factor > 0 else total - x
-        else:
-            total = total + x * ir.const(float(factor), x.dtype)
+        subtracted = factor == -1 and total is not None
+        if factor != 1 and not subtracted:
+            x = x * ir.const(float(factor), x.dtype)
+        total = x if total is None else total - x if subtracted else total + x
     assert total is not None
     return total
 

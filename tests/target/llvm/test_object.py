@@ -26,10 +26,8 @@ def add(name="main", **attrs):
 
 def microkernel(rows, columns, depth, lanes=16):
     """One tile of a product: `rows` x `columns` accumulators in a local buffer."""
-    a, b = (
-        tir.decl_buffer((int64(depth), int64(rows)), "float32", "a"),
-        tir.decl_buffer((int64(depth), int64(columns)), "float32", "b"),
-    )
+    a = tir.decl_buffer((int64(depth), int64(rows)), "float32", "a")
+    b = tir.decl_buffer((int64(depth), int64(columns)), "float32", "b")
     c = tir.decl_buffer((int64(rows), int64(columns)), "float32", "c")
     acc = tir.decl_buffer((int64(rows), int64(columns)), "float32", "acc", scope="local")
 
@@ -141,10 +139,9 @@ RUN_ALONE = """
 import ctypes, sys
 lib = ctypes.CDLL(sys.argv[1])
 class DLTensor(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("ndim", ctypes.c_int32), ("code",
-    ctypes.c_uint8), ("bits", ctypes.c_uint8),
-                ("lanes", ctypes.c_uint16), ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p), ("byte_offset",
-                ctypes.c_uint64)]
+    _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("ndim", ctypes.c_int32),
+                ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p), ("byte_offset", ctypes.c_uint64)]
 class Any(ctypes.Structure):
     _fields_ = [("kind", ctypes.c_int32), ("pad", ctypes.c_int32), ("pointer", ctypes.c_void_p)]
 n = 40000
@@ -190,11 +187,8 @@ def test_work_that_is_not_worth_a_thread():
 
     def grain(**notes):
         body = loop(N, lambda i: store(x, i, load(x, i) + const(1.0, "float32")), tir.ForKind.PARALLEL, **notes)
-        return int(
-            re.search(
-                r"weft.parallel_for\(ptr @main_impl.*, i64 (-?\d+)\)\n", get_source(function([x], body), "llvm", "ll")
-            )[1]
-        )
+        text = get_source(function([x], body), "llvm", "ll")
+        return int(re.search(r"weft.parallel_for\(ptr @main_impl.*, i64 (-?\d+)\)\n", text)[1])
 
     assert grain() > 1000
     assert grain(pragma_grain=7) == 7
