@@ -53,9 +53,8 @@ def test_few_channels_are_interleaved(channels, dtype):
         x = (np.random.default_rng(columns).random((3, channels, columns)) * 100 % 7).astype(dtype)
         t = te.placeholder(x.shape, dtype, "x")
         y = te.compute((3, columns, channels), lambda b, i, c, t=t: t(b, c, i), "y")
-        out = np.zeros((3, columns, channels), dtype)
         module = build(default_schedule(te.create_prim_func([t, y]), target), target)
-        module["main"](x, out)
+        module["main"](x, out := np.zeros((3, columns, channels), dtype))
         np.testing.assert_array_equal(out, x.transpose(0, 2, 1))
         if dtype == "float32" and columns == 16 and channels <= 4:
             assert not re.search(r"masked\.gather", module.inspect_source("ll"))

@@ -36,8 +36,7 @@ def test_a_tail_of_any_size(kind, n):
     assert innermost(func) == [0, 1]
     x = RNG.random(n, "float32")
     for run in (lambda *args: tir.interpret(func, *args), weft.build(s, [a, b], target="llvm")):
-        out = np.zeros(n, "float32")
-        run(x, out)
+        run(x, out := np.zeros(n, "float32"))
         np.testing.assert_allclose(out, 2 * x + 1, rtol=1e-6)
 
 
