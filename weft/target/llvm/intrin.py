@@ -405,7 +405,8 @@ def _load_or_zero(e: ir.CallIntrin, s: FunctionEmitter) -> str | None:
         return None
     index, dt = load.indices[0], ir.DataType(load.dtype)
     plain = dt.lanes == 1 or (isinstance(index, ir.Ramp) and ir.as_int(index.stride) == 1)
-    if not plain or dt.code == "bool" or ir.find(index, tir.BufferLoad, ir.CallIntrin):
+    asked = index if condition is e.args[0] else (index, condition)  # where the outer test fails, no inner one may run
+    if not plain or dt.code == "bool" or ir.find(asked, tir.BufferLoad, ir.CallIntrin):
         return None
     if dt.lanes * ir.DataType(dt.element).itemsize > 64:
         return None
