@@ -11,6 +11,7 @@ import pytest
 
 import weft
 from tests.target.programs import check_native, elementwise, function, load, loop, sample, store
+from tests.topi.running import evaluate
 from weft import ir, te, tir
 from weft.target import Target, get_source
 from weft.tir import And, Or, decl_buffer
@@ -222,19 +223,15 @@ def test_vectors_become_narrow_integers(dtype, rounded, back, target):
     special = [np.nan, np.inf, -np.inf, 1e30, -1e30, -0.0, 0.5, 1.5, 2.5, -0.5, -1.5, -0.9]
     special += [end + part for end, part in ((info.max, 0.4), (info.max, 0.6), (info.min, -0.4), (info.min, -0.6))]
     x = np.concatenate([special, np.random.default_rng(0).uniform(info.min - 9, info.max + 9, 117)]).astype("float32")
-    X = te.placeholder(x.shape, "float32", name="X")
 
-    def element(i):
-        value = weft.ir.cast(dtype, weft.tir.round(X[i]) if rounded else X[i])
-        return weft.ir.cast("float32", value) if back else value
+    def element(value):
+        value = ir.cast(dtype, tir.round(value) if rounded else value)
+        return ir.cast("float32", value) if back else value
 
-    func = te.create_prim_func([X, te.compute(x.shape, element, name="Y")])
-    mod = weft.build(default_schedule(func, Target(target)), target=target)
-    out = weft.runtime.tensor(np.zeros(x.shape, "float32" if back else dtype))
-    mod["main"](weft.runtime.tensor(x), out)
+    out = evaluate(lambda t: te.compute(x.shape, lambda i: element(t[i])), x, target=target)
     clean = np.nan_to_num(x.astype(np.float64), nan=0.0)
     expected = np.clip(np.rint(clean) if rounded else np.trunc(clean), info.min, info.max)
-    np.testing.assert_array_equal(out.numpy(), expected.astype(dtype))
+    np.testing.assert_array_equal(out, expected.astype(dtype))
 
 
 @pytest.mark.parametrize(
@@ -247,15 +244,11 @@ def test_vectors_become_wide_integers(source, dtype, target):
     values = [np.nan, np.inf, -np.inf, 1e30, -1e30, -0.0, 0.9, -0.9, -1.0, -(2.0**31), -(2.0**63), *near]
     values += [2.0**p for p in (31, 32, 63, 64)]
     x = np.concatenate([values, np.random.default_rng(0).uniform(-1e10, 1e10, 120)]).astype(source)
-    X = te.placeholder(x.shape, source, name="X")
-    func = te.create_prim_func([X, te.compute(x.shape, lambda i: weft.ir.cast(dtype, X[i]), name="Y")])
-    mod = weft.build(default_schedule(func, Target(target)), target=target)
-    out = weft.runtime.tensor(np.zeros(x.shape, dtype))
-    mod["main"](weft.runtime.tensor(x), out)
+    out = evaluate(lambda t: te.compute(x.shape, lambda i: ir.cast(dtype, t[i])), x, target=target)
     expected = [
         0 if np.isnan(v) else info.max if v >= info.max else info.min if v <= info.min else int(v) for v in x.tolist()
     ]
-    assert out.numpy().tolist() == expected
+    assert out.tolist() == expected
 
 
 @pytest.mark.parametrize("source", ["float32", "float64"])

@@ -1,29 +1,19 @@
 """Operators that read at computed places: repeating, resizing, sampling, arguments of extrema."""
 
+from functools import partial
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 from tests.topi.running import evaluate
-from weft import te, topi
-from weft.target import Target, build
-from weft.tir.schedule import default_schedule
+from weft import topi
 from weft.topi.reduce import arg_reduce
 from weft.topi.resize import resize
 from weft.topi.sample import grid_sample
 
 RNG = np.random.default_rng(11)
-
-
-def scheduled(fn, *arrays):
-    """Run a function as the rules schedule it."""
-    tensors = [te.placeholder(a.shape, str(a.dtype), f"x{i}") for i, a in enumerate(arrays)]
-    out = fn(*tensors)
-    target = Target("llvm")
-    kernel = build(default_schedule(te.create_prim_func([*tensors, out]), target), target)["main"]
-    found = np.empty([int(d) for d in out.shape], str(out.dtype))
-    kernel(*arrays, found)
-    return found
+scheduled = partial(evaluate, target="llvm")
 
 
 @pytest.mark.parametrize("last", [False, True])

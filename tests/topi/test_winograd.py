@@ -1,10 +1,13 @@
 """Winograd's convolutions against direct ones: exact matrices, packed weights, the choice of a tile, whole models."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
 import weft
 from tests.relax_models import computed, model
+from tests.topi.running import evaluate
 from weft import error, target
 from weft.relax.transform import convert_layout
 from weft.tir.schedule import default_schedule
@@ -34,6 +37,7 @@ def test_other_tiles_are_refused():
         ((1, 3, 3, 16), 16, (0, 0, 0, 0), 4),
         ((1, 6, 11, 20), 24, (1, 1, 1, 1), 2),
         ((0, 8, 8, 16), 16, (1, 1, 1, 1), 4),
+        ((1, 9, 6, 8), 45, (1, 1, 1, 1), 4),
     ],
 )
 def test_scheduled_kernel_equals_direct_convolution(shape, channels, padding, tile):
@@ -41,13 +45,25 @@ def test_scheduled_kernel_equals_direct_convolution(shape, channels, padding, ti
     x = rng.standard_normal(shape, np.float32)
     w = rng.standard_normal((channels, shape[3], 3, 3), np.float32)
     u = winograd_weight(w, tile, 32)
-    data, weight = weft.te.placeholder(shape, name="x"), weft.te.placeholder(u.shape, name="u")
-    out = conv2d_winograd(data, weight, padding, tile, channels)
-    func = default_schedule(weft.te.create_prim_func([data, weight, out]), target.Target("llvm"))
+    y = evaluate(lambda a, b: conv2d_winograd(a, b, padding, tile, channels), x, u, target="llvm")
     expected = computed("nn.conv2d", x, w, padding=padding, data_layout="NHWC")
-    y = weft.runtime.tensor(np.full(expected.shape, np.nan, np.float32))
-    weft.build(func, target="llvm")["main"](weft.runtime.tensor(x), weft.runtime.tensor(u), y)
-    np.testing.assert_allclose(y.numpy(), expected, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(y, expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("channels", [32, 45])
+def test_what_all_tiles_compute_is_written_once(channels):
+    """Tiles at a border, and channels that end inside a vector, differ in what is written only."""
+    n, h, v = (weft.tir.SizeVar(name, "int64") for name in "nhw")
+    data = weft.te.placeholder((n, h, v, 16), name="x")
+    weight = weft.te.placeholder((6, 6, -(-channels // 16), 16, 16), name="u")
+    out = conv2d_winograd(data, weight, (1, 1, 1, 1), 4, channels)
+    haswell = target.Target("llvm -mcpu=haswell")
+    func = default_schedule(weft.te.create_prim_func([data, weight, out]), haswell)
+    body = weft.tir.pipeline.lower(func, haswell).body
+    written = Counter(s.buffer.name for s in weft.ir.find(body, weft.tir.BufferStore))
+    assert (written["pad"], written["winograd_rows"], written["winograd_sums"]) == (36, 36, 24)
+    asked = {x.args[0] for x in weft.ir.find(body, weft.ir.CallIntrin) if x.op.name == "tir.if_then_else"}
+    assert len(asked) <= 12  # each row and each column of a tile
 
 
 def test_choice_follows_size():
@@ -66,7 +82,7 @@ def test_convert_layout_uses_it_unless_told_not_to():
     assert "conv2d_winograd" not in str(convert_layout(winograd=False)(mod))
 
 
-@pytest.mark.parametrize(("c", "o", "padding"), [(32, 64, (1, 1)), (16, 24, (0, 1, 2, 1))])
+@pytest.mark.parametrize(("c", "o", "padding"), [(32, 64, (1, 1)), (16, 24, (0, 1, 2, 1)), (32, 45, (1, 1))])
 def test_symbolic_sizes_are_decided_by_likely_ones(c, o, padding):
     n, h, v = (weft.tir.Var(name, "int64") for name in "nhw")
     rng = np.random.default_rng(1)

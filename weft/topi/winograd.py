@@ -10,7 +10,7 @@ Source: A. Lavin and S. Gray, Fast Algorithms for Convolutional Neural Networks,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
@@ -156,15 +156,17 @@ def conv2d_winograd(x: te.Tensor, u: te.Tensor, padding: Padding = 0, tile: int 
         name="winograd_data",
     )
     rc = te.reduce_axis((ir.int64(0), c), "rc")
+    whole = gcd(ir.as_int(panel) or 1, (ir.as_int(panel) or 1) // 2)  # vectors; only what is written ends in one
+    wide = ir.int64(channels + -channels % whole)
     products = te.compute(
-        (ir.int64(n), ir.int64(n), tiles, ir.int64(channels)),
+        (ir.int64(n), ir.int64(n), tiles, wide),
         lambda i, j, p, o: te.sum(
             moved(i, j, p, rc.var) * u(i, j, ir.floordiv(o, panel), rc.var, ir.floormod(o, panel)), axis=[rc]
         ),
         name="winograd_products",
     )
     sums = te.compute(
-        (ir.int64(tile), ir.int64(n), tiles, ir.int64(channels)),
+        (ir.int64(tile), ir.int64(n), tiles, wide),
         lambda i, s, p, o: _row(a, i, lambda r: products(ir.int64(r), s, p, o)),
         name="winograd_sums",
     )
@@ -190,34 +192,31 @@ def _padded(x: Any, before: Any, extra: Any) -> Any:
         for size in reversed(batch[1:]):
             inner.insert(0, ir.floormod(image, size))
             image = ir.floordiv(image, size)
-        inside = tir.all(i >= ir.int64(0), i < height, j >= ir.int64(0), j < width)
-        return ir.if_then_else(inside, x(image, *inner, i, j, k), ir.const(0, x.dtype))
+        value = x(image, *inner, i, j, k)
+        for at, size in ((j, width), (i, height)):  # apart, tests of one axis are the same for all taps along the other
+            value = ir.if_then_else(tir.all(at >= ir.int64(0), at < size), value, ir.const(0, x.dtype))
+        return value
 
     return te.compute((simplify(ir.int64(1) * prod(batch)), *sizes, c), element, name="pad")
 
 
 def _row(matrix: np.ndarray, which: Any, element: Any) -> ir.PrimExpr:
     """The product of one row of a constant matrix with a vector; the row is decided once `which` is unrolled."""
-    rows = [_dot(row, element) for row in matrix]
-    result = rows[-1]
-    for i in range(len(rows) - 2, -1, -1):
-        result = ir.if_then_else(which == ir.int64(i), rows[i], result)
+    *rows, result = (_dot(row, element) for row in matrix)
+    for i, row in reversed(list(enumerate(rows))):
+        result = ir.if_then_else(which == ir.int64(i), row, result)
     return result
 
 
 def _dot(row: np.ndarray, element: Any) -> ir.PrimExpr:
     """Sum the terms whose factor is not zero."""
     total: ir.PrimExpr | None = None
-    for r, factor in enumerate(row):
-        if factor == 0:
-            continue
+    for r, factor in ((r, f) for r, f in enumerate(row) if f):
         x = element(r)
-        if total is None:
-            total = x if factor == 1 else x * ir.const(float(factor), x.dtype)
-        elif abs(factor) == 1:
-            total = total + x if factor > 0 else total - x
-        else:
-            total = total + x * ir.const(float(factor), x.dtype)
+        subtracted = factor == -1 and total is not None
+        if factor != 1 and not subtracted:
+            x = x * ir.const(float(factor), x.dtype)
+        total = x if total is None else total - x if subtracted else total + x
     assert total is not None
     return total
 

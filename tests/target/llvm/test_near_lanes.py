@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+from tests.topi.running import evaluate
 from weft import te
 from weft.arith import Analyzer
 from weft.ir import as_int, floordiv, floormod, int64
@@ -26,6 +27,11 @@ PLACES = {
 }
 
 
+def picked(x, size, place):
+    rows, n = x.shape
+    return evaluate(lambda t: te.compute((rows, size), lambda r, i: t(r, place(i, n))), x, target="llvm")
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "bool", "uint8"])
 @pytest.mark.parametrize("name", PLACES)
 def test_lanes_are_picked(name, dtype):
@@ -33,11 +39,7 @@ def test_lanes_are_picked(name, dtype):
     for n in (48, 50):
         x = (np.random.default_rng(n).random((3, n)) * 100 % 7).astype(dtype)
         size = min(int(n * times), 117)
-        t = te.placeholder((3, n), dtype, "x")
-        y = te.compute((3, size), lambda r, i, t=t, n=n: t(r, place(i, n)), "y")
-        out = np.zeros((3, size), dtype)
-        target = Target("llvm")
-        build(default_schedule(te.create_prim_func([t, y]), target), target)["main"](x, out)
+        out = picked(x, size, place)
         at = [as_int(Analyzer().simplify(place(int64(i), n))) for i in range(size)]
         np.testing.assert_array_equal(out, x[:, at])
 
@@ -51,9 +53,8 @@ def test_few_channels_are_interleaved(channels, dtype):
         x = (np.random.default_rng(columns).random((3, channels, columns)) * 100 % 7).astype(dtype)
         t = te.placeholder(x.shape, dtype, "x")
         y = te.compute((3, columns, channels), lambda b, i, c, t=t: t(b, c, i), "y")
-        out = np.zeros((3, columns, channels), dtype)
         module = build(default_schedule(te.create_prim_func([t, y]), target), target)
-        module["main"](x, out)
+        module["main"](x, out := np.zeros((3, columns, channels), dtype))
         np.testing.assert_array_equal(out, x.transpose(0, 2, 1))
         if dtype == "float32" and columns == 16 and channels <= 4:
             assert not re.search(r"masked\.gather", module.inspect_source("ll"))
@@ -82,9 +83,6 @@ def test_nothing_outside_is_read():
     x = np.frombuffer(memory, np.float32, n, page).reshape(1, n)
     x[...] = np.arange(n)
     for place, times in PLACES.values():
-        t, size = te.placeholder((1, n), "float32", "x"), int(n * times)
-        y = te.compute((1, size), lambda r, i, t=t, place=place: t(r, place(i, n)), "y")
-        out, target = np.zeros((1, size), np.float32), Target("llvm")
-        build(default_schedule(te.create_prim_func([t, y]), target), target)["main"](x, out)
+        out = picked(x, size := int(n * times), place)
         np.testing.assert_array_equal(out[0], [as_int(Analyzer().simplify(place(int64(i), n))) for i in range(size)])
     assert not any(libc.mprotect(g, page, 3) for g in guards)

@@ -13,7 +13,7 @@ import pytest
 from tests.refusals import refuses
 from tests.target.programs import N, elementwise, function, load, loop, store
 from tests.tir.schedule.test_assembly import hot_loop
-from weft import error, tir
+from weft import error, ir, tir
 from weft.ir import Broadcast, Ramp, const, int64
 from weft.target import Target, build, compile_func, get_source, load_objects, services
 
@@ -26,10 +26,8 @@ def add(name="main", **attrs):
 
 def microkernel(rows, columns, depth, lanes=16):
     """One tile of a product: `rows` x `columns` accumulators in a local buffer."""
-    a, b = (
-        tir.decl_buffer((int64(depth), int64(rows)), "float32", "a"),
-        tir.decl_buffer((int64(depth), int64(columns)), "float32", "b"),
-    )
+    a = tir.decl_buffer((int64(depth), int64(rows)), "float32", "a")
+    b = tir.decl_buffer((int64(depth), int64(columns)), "float32", "b")
     c = tir.decl_buffer((int64(rows), int64(columns)), "float32", "c")
     acc = tir.decl_buffer((int64(rows), int64(columns)), "float32", "acc", scope="local")
 
@@ -102,6 +100,19 @@ def test_an_unknown_machine():
     refuses(error.CodegenError, "no code generator", compile_func, add(), Target("llvm -mtriple=nonsense-unknown-none"))
 
 
+@pytest.mark.parametrize(("zero", "read"), [(0.0, False), (-0.0, False), (0.0, True)])
+def test_nested_tests_of_a_load_choose_an_address(zero, read):
+    x, y = tir.decl_buffer((40,), "float32", "x"), tir.decl_buffer((40,), "float32", "y")
+    other = const(zero, "float32")
+    end = ir.cast("int64", load(x, 29)) if read else int64(30)  # what is read is read where the outer test holds only
+    value = lambda i: tir.if_then_else(i >= 5, tir.if_then_else(i < end, load(x, i - 5), other), other)  # noqa: E731
+    func = function([x, y], loop(40, lambda i: store(y, i, value(i))))
+    assert (" phi float" in get_source(func, "llvm", "ll")) == (read or str(zero) == "-0.0")
+    given, out = np.arange(1, 41, dtype="float32"), np.ones(40, "float32")
+    build(func, "llvm")(given, out)
+    np.testing.assert_array_equal(out, np.pad(given[:25], (5, 10)))
+
+
 def test_many_objects_on_many_threads():
     target = Target("llvm")
     with ThreadPoolExecutor(4) as pool:
@@ -128,10 +139,9 @@ RUN_ALONE = """
 import ctypes, sys
 lib = ctypes.CDLL(sys.argv[1])
 class DLTensor(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("ndim", ctypes.c_int32), ("code",
-    ctypes.c_uint8), ("bits", ctypes.c_uint8),
-                ("lanes", ctypes.c_uint16), ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p), ("byte_offset",
-                ctypes.c_uint64)]
+    _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("ndim", ctypes.c_int32),
+                ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p), ("byte_offset", ctypes.c_uint64)]
 class Any(ctypes.Structure):
     _fields_ = [("kind", ctypes.c_int32), ("pad", ctypes.c_int32), ("pointer", ctypes.c_void_p)]
 n = 40000
@@ -177,11 +187,8 @@ def test_work_that_is_not_worth_a_thread():
 
     def grain(**notes):
         body = loop(N, lambda i: store(x, i, load(x, i) + const(1.0, "float32")), tir.ForKind.PARALLEL, **notes)
-        return int(
-            re.search(
-                r"weft.parallel_for\(ptr @main_impl.*, i64 (-?\d+)\)\n", get_source(function([x], body), "llvm", "ll")
-            )[1]
-        )
+        text = get_source(function([x], body), "llvm", "ll")
+        return int(re.search(r"weft.parallel_for\(ptr @main_impl.*, i64 (-?\d+)\)\n", text)[1])
 
     assert grain() > 1000
     assert grain(pragma_grain=7) == 7

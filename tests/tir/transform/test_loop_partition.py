@@ -36,8 +36,7 @@ def test_a_tail_of_any_size(kind, n):
     assert innermost(func) == [0, 1]
     x = RNG.random(n, "float32")
     for run in (lambda *args: tir.interpret(func, *args), weft.build(s, [a, b], target="llvm")):
-        out = np.zeros(n, "float32")
-        run(x, out)
+        run(x, out := np.zeros(n, "float32"))
         np.testing.assert_allclose(out, 2 * x + 1, rtol=1e-6)
 
 
@@ -53,11 +52,9 @@ def test_two_tails_at_once():
     func = loop_partition()(te.schedule.schedule_to_prim_func(s, [a, b, c]))["main"]
     assert 0 in innermost(func)
     x, y = RNG.random((m, k), "float32"), RNG.random((k, n), "float32")
-    slow, native = np.zeros((m, n), "float32"), np.zeros((m, n), "float32")
-    tir.interpret(func, x, y, slow)
-    weft.build(s, [a, b, c], target="llvm")(x, y, native)
-    np.testing.assert_allclose(slow, x @ y, rtol=1e-5)
-    np.testing.assert_allclose(native, x @ y, rtol=1e-5)
+    for run in (lambda *args: tir.interpret(func, *args), weft.build(s, [a, b, c], target="llvm")):
+        run(x, y, out := np.zeros((m, n), "float32"))
+        np.testing.assert_allclose(out, x @ y, rtol=1e-5)
 
 
 def plain(pragma=False):
@@ -129,8 +126,9 @@ def f(X: T.Buffer((10,), "int32"), Y: T.Buffer((10,), "int32")):
     np.testing.assert_array_equal(y, np.arange(10) + 7)
 
 
+@pytest.mark.parametrize("loop", ["range", "T.unroll"])
 @pytest.mark.parametrize("columns", [8, 13, 16])
-def test_a_sum_before_what_asks_is_not_copied(columns):
+def test_a_sum_before_what_asks_is_not_copied(columns, loop):
     """Only the write-back of the last columns is careful; the sum of all columns is one loop."""
     text = f"""
 @T.prim_func
@@ -139,7 +137,7 @@ def main(A: T.Buffer((5, 16), "float32"), B: T.Buffer((5, {columns}), "float32")
         t = T.alloc_buffer((8,), "float32")
         for v in T.unroll(8):
             t[v] = T.float32(0)
-        for k in range(7):
+        for k in {loop}(7):
             for v in T.unroll(8):
                 t[v] = t[v] + A[i, o * 8 + v] * T.cast(k, "float32")
         for v in T.unroll(8):

@@ -395,6 +395,8 @@ def _prefetch(e: ir.CallIntrin, s: FunctionEmitter) -> str:
 def _load_or_zero(e: ir.CallIntrin, s: FunctionEmitter) -> str | None:
     """Emit ``if_then_else(c, x[i], 0)`` as a load from ``c ? &x[i] : zeros``; None for another expression."""
     condition, load, zero = e.args
+    while isinstance(load, ir.CallIntrin) and load.op is e.op and ir.structural_equal(load.args[2], zero):
+        condition, load = ir.And(condition, load.args[0]), load.args[1]
     if isinstance(zero, ir.Broadcast):
         zero = zero.value
     if not isinstance(zero, (ir.IntImm, ir.FloatImm)) or zero.value != 0 or math.copysign(1.0, zero.value) < 0:
@@ -403,7 +405,8 @@ def _load_or_zero(e: ir.CallIntrin, s: FunctionEmitter) -> str | None:
         return None
     index, dt = load.indices[0], ir.DataType(load.dtype)
     plain = dt.lanes == 1 or (isinstance(index, ir.Ramp) and ir.as_int(index.stride) == 1)
-    if not plain or dt.code == "bool" or ir.find(index, tir.BufferLoad, ir.CallIntrin):
+    asked = index if condition is e.args[0] else (index, condition)  # where the outer test fails, no inner one may run
+    if not plain or dt.code == "bool" or ir.find(asked, tir.BufferLoad, ir.CallIntrin):
         return None
     if dt.lanes * ir.DataType(dt.element).itemsize > 64:
         return None

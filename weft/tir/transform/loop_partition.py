@@ -177,7 +177,7 @@ def _has_loop_apart(stmt: Stmt, conditions: Container[ir.PrimExpr]) -> bool:
     """Whether a sequence in a statement has a loop that asks none of some conditions, before or behind what does."""
     if isinstance(stmt, SeqStmt):
         asking = [x for x in stmt.seq if _asks(x, conditions)]
-        apart = any(not _is_tile(f) for x in stmt.seq if x not in asking for f in ir.find(x, For))
+        apart = any(ir.find(x, For) for x in stmt.seq if x not in asking)
         return bool(asking) and (apart or any(_has_loop_apart(x, conditions) for x in asking))
     if isinstance(stmt, For) and _is_tile(stmt):
         return False

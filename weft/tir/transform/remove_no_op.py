@@ -101,4 +101,4 @@ def _test(node: stmts.IfThenElse, analyzer: Analyzer) -> stmts.Stmt | None:
 
 
 def _mentions(node: Node, *wanted: Node) -> bool:
-    return any(n is w for n in walk(node) for w in wanted)  # nearly always soon
+    return not set(wanted).isdisjoint(walk(node))  # nearly always soon
