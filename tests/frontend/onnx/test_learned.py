@@ -75,7 +75,11 @@ def forest(trees: int, depth: int, features: int, targets: int, kind: str, one_c
 def test_tree_regressor(aggregate: str, targets: int) -> None:
     x = RNG.standard_normal((17, 5)).astype(np.float32)
     attrs = forest(7, 4, 5, targets, "target")
-    check("TreeEnsembleRegressor", x, version=3, n_targets=targets, aggregate_function=aggregate, **attrs)
+    attrs |= {"n_targets": targets, "aggregate_function": aggregate}
+    check("TreeEnsembleRegressor", x, version=3, **attrs)
+    more = {k: v * 2 for k, v in attrs.items() if k.startswith("target_")}  # leaves of two weights for one target
+    more["target_weights"][len(attrs["target_weights"]) :] = RNG.standard_normal(len(attrs["target_weights"])).tolist()
+    check("TreeEnsembleRegressor", x, version=3, **(attrs | more))
 
 
 def test_trees_tell_what_is_missing() -> None:
@@ -262,6 +266,7 @@ def test_features() -> None:
     numbers = RNG.integers(0, 4, (5, 3))
     check("Imputer", numbers, imputed_value_int64s=[9], replaced_value_int64=2)
     check("OneHotEncoder", numbers[:, 0], cats_int64s=[3, 0, 1, 2], zeros=1)
+    check("OneHotEncoder", numbers[:0], cats_int64s=[3, 0], zeros=0)
 
 
 def test_labels() -> None:

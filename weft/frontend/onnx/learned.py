@@ -311,8 +311,10 @@ def _one_hot_encoder(node: Node) -> Any:
     wide = node.reshape(x, [*node.shape(), 1])
     found = node.op("equal", wide, node.graph.expr(known))
     if not node.attr("zeros", 1):
-        held = node.op("sum", node.astype(found, "int64"), axis=(-1,), keepdims=False)
-        node.require_indices("a category, of those that it knows,", held, 1, 1 << 31)
+        held = node.op("max", node.astype(found, "int64"), axis=(-1,), keepdims=False)
+        node.require_indices(
+            "categories that it does not know", node.op("subtract", node.scalar(1, "int64"), held), 0, 1
+        )
     return node.astype(found, "float32")
 
 

@@ -106,7 +106,7 @@ def _scores(node: Node, forest: _Forest, targets: int, aggregate: str, base: Any
         node.error("a weight is of a target that there is not", expected=f"0..{targets - 1}")
     x = node.x() if node.dtype() in ("float32", "float64") else node.astype(node.x(), "float32")
     dtype, width = x.ty.dtype, node.shape()[1]
-    nothing = {"MIN": np.inf, "MAX": -np.inf}.get(aggregate, 0.0)
+    join, nothing = {"MIN": (np.minimum, np.inf), "MAX": (np.maximum, -np.inf)}.get(aggregate, (np.add, 0.0))
     used = np.unique(forest.features[forest.modes < _LEAF])
     if len(used) and isinstance(width, int) and width <= 4 * len(used) and used[-1] < width:
         used = np.arange(width)
@@ -116,10 +116,7 @@ def _scores(node: Node, forest: _Forest, targets: int, aggregate: str, base: Any
     row = np.full(len(forest.modes), len(leaves))  # those that no way comes to share the last one
     row[leaves] = np.arange(len(leaves))
     table = np.full((len(leaves) + 1, targets), nothing, dtype)
-    if nothing:
-        table[row[leaf], target] = weight
-    else:
-        np.add.at(table, (row[leaf], target), np.asarray(weight, dtype))
+    join.at(table, (row[leaf], target), np.asarray(weight, dtype))
     out = node.op(
         "tree_scores", x, *map(constant, (nodes, roots, table)), aggregate=aggregate.lower() if nothing else "sum"
     )
@@ -225,6 +222,9 @@ def _regressor(node: Node) -> Any:
     aggregate = node.attr("aggregate_function", "SUM")
     if aggregate not in _AGGREGATES:
         node.error("an unknown aggregate", expected=", ".join(_AGGREGATES), found=aggregate)
+    if targets == 1:  # skl2onnx names the number of a leaf once for each class, and ONNX Runtime takes the first weight
+        _, first = np.unique(forest.weights[0], return_index=True)
+        forest.weights = tuple(part[first] for part in forest.weights)
     scores = _scores(node, forest, targets, aggregate, _base(node))
     return node.astype(transformed(node, scores, node.attr("post_transform", "NONE")), "float32")
 
