@@ -20,14 +20,14 @@ _FEW = 3
 """A call costs about as much by itself as so many do together with the whole program."""
 
 
-def taken_apart(root: torch.fx.GraphModule, is_known: Callable[[torch.fx.Node], bool]) -> torch.fx.Graph | None:
-    """A copy of a program's graph with what PyTorch makes of each call that `is_known` refuses.
+def taken_apart(program: torch.fx.Graph, is_known: Callable[[torch.fx.Node], bool]) -> torch.fx.Graph | None:
+    """A copy of a program with what PyTorch makes of each call that `is_known` refuses.
 
     None where that takes the whole program: many calls, or one that writes to a tensor, that stands in an inner graph,
     that gives rise to sizes, or that PyTorch leaves whole.
     """
-    graph = copy.deepcopy(root.graph)
-    graph.owning_module = root
+    graph = copy.deepcopy(program)
+    graph.owning_module = program.owning_module
     missing = [node for node in graph.nodes if node.op == "call_function" and not is_known(node)]
     if _FEW * len(missing) > len(graph.nodes):
         return None
