@@ -120,6 +120,12 @@ def test_a_program_of_known_operators_is_not_traced_again(monkeypatch):
         lambda x: (torch.true_divide(torch.multiply(x, x).absolute(), 3), F.one_hot((x > 0).long(), 5)),
         lambda x: (torch.broadcast_tensors(x, x[:1])[1], torch.meshgrid(x[0], x[1], indexing="ij")[1]),
         lambda x: (torch.var_mean(x, 1)[1], x.positive(), x.view_as(x), F.pad(x, (1, 2), mode="reflect")),
+        lambda x: (
+            F.pad(x, (2, 3), "circular"),
+            F.pad(x, (-1, 2), "circular"),
+            F.pad(x, (1, -2)),
+            F.pad(x, (9, 0), "replicate"),
+        ),
         lambda x: torch.tensor_split(torch.hstack([x, x]), 2, 1),
         lambda x: (torch.diag(x[0]),),
     ],
