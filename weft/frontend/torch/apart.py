@@ -16,18 +16,23 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.node import map_arg
 from torch.utils._pytree import tree_leaves
 
+from weft.frontend.torch.graph import in_place
+
 _FEW = 3
 """A call costs about as much by itself as so many do together with the whole program."""
 
 
-def taken_apart(program: torch.fx.Graph, is_known: Callable[[torch.fx.Node], bool]) -> torch.fx.Graph | None:
-    """A copy of a program with what PyTorch makes of each call that `is_known` refuses.
+def taken_apart(root: torch.fx.GraphModule, is_known: Callable[[torch.fx.Node], bool]) -> torch.fx.Graph | None:
+    """A copy of a program's graph with what PyTorch makes of each call that `is_known` refuses.
 
     None where that takes the whole program: many calls, or one that writes to a tensor, that stands in an inner graph,
     that gives rise to sizes, or that PyTorch leaves whole.
     """
-    graph = copy.deepcopy(program)
-    graph.owning_module = program.owning_module
+    graph = copy.deepcopy(root.graph)
+    graph.owning_module = root
+    for node in graph.nodes:
+        if in_place(node):  # what reads the tensor behind the call reads its result
+            node.args[0].replace_all_uses_with(node, delete_user_cb=node.__lt__)
     missing = [node for node in graph.nodes if node.op == "call_function" and not is_known(node)]
     if _FEW * len(missing) > len(graph.nodes):
         return None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weft import error, ir, relax, te
 from weft.frontend.dataflow import to_dataflow
 from weft.frontend.torch import registry
-from weft.frontend.torch.graph import Converter, Graph, as_real, calls, constant, find_custom, mutates, written_in_order
+from weft.frontend.torch.graph import Converter, Graph, as_real, calls, constant, find_custom, mutates
 
 if TYPE_CHECKING:
     import torch
@@ -77,12 +77,11 @@ def _opened(root: Any, custom: Mapping[str, Converter]) -> Any:
     def is_known(node: Any) -> bool:
         return known.has_converter(node) and not mutates(node)
 
-    graph: Any = written_in_order(root)
-    if all(map(is_known, calls(graph.nodes))):
-        return graph
+    if all(map(is_known, calls(root.graph.nodes))):
+        return root.graph
     from weft.frontend.torch.apart import taken_apart  # which imports PyTorch
 
-    graph = taken_apart(graph, is_known)
+    graph = taken_apart(root, is_known)
     return graph if graph is not None and all(map(is_known, calls(graph.nodes))) else None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -334,19 +333,14 @@ def _effect(node: Any) -> str:
 
 def mutates(node: torch.fx.Node) -> bool:
     """Whether a call writes to one of its arguments that anything else may read."""
-    return _writes(_target_of(node))
+    return getattr(getattr(_target_of(node), "_schema", None), "is_mutable", False)
 
 
-def written_in_order(root: torch.fx.GraphModule) -> torch.fx.Graph:
-    """The graph in which what reads a tensor behind a call that writes to it reads that call's result."""
-    if not any(_writes(node.target) for node in root.graph.nodes):
-        return root.graph
-    graph = copy.deepcopy(root.graph)
-    graph.owning_module = root
-    for node in graph.nodes:
-        if _writes(node.target) and _is_first(node):
-            node.args[0].replace_all_uses_with(node, delete_user_cb=node.__lt__)
-    return graph
+def in_place(node: Any) -> bool:
+    """Whether a call writes to its first argument, which is its result."""
+    schema = getattr(node.target, "_schema", None)
+    writes = getattr(schema, "is_mutable", False) and len(schema.returns) == 1
+    return writes and str(node.target).split(".")[1].endswith("_")
 
 
 _OF_NUMBERS = {operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.truediv: "div"}
@@ -361,7 +355,7 @@ def _target_of(node: Any) -> Any:
     target = node.target
     if target in _OF_NUMBERS and type(node.meta.get("val")).__name__ == "SymFloat":
         return getattr(require("torch", extra="torch").ops.aten, _OF_NUMBERS[target]).Tensor
-    if not (_writes(target) and _is_first(node) and _writes_to_new(node)):
+    if not (in_place(node) and _writes_to_new(node)):
         return target
     torch = require("torch", extra="torch")
     pure = getattr(torch.ops.aten, str(target).split(".")[1].removesuffix("_"), None)
@@ -373,26 +367,13 @@ def _target_of(node: Any) -> Any:
 
 def _writes_to_new(node: Any) -> bool:
     """Whether a call writes to memory that an operator made for its result, and that nothing else reads later."""
-    while _writes(node.target) or (
-        str(node.target) == _TO and len({n.meta["val"].dtype for n in (node, node.args[0])}) == 1
-    ):
+    while in_place(node) or (str(node.target) == _TO and len({n.meta["val"].dtype for n in (node, node.args[0])}) == 1):
         writer, node = node, node.args[0]
         if any(not user < writer or _shares(user.target) for user in node.users if user is not writer):
             return False
     source: Any = node.args[0].target if node.target is operator.getitem else node.target
     made = hasattr(source, "_schema") and not source._can_decompose() and not _shares(source)
     return made or str(source) in (_TO, *_NEW)  # to another type
-
-
-def _writes(target: Any) -> bool:
-    return getattr(getattr(target, "_schema", None), "is_mutable", False)
-
-
-def _is_first(node: Any) -> bool:
-    """Whether what a call writes to is its first argument, which is its result, too."""
-    schema = node.target._schema
-    first = schema.arguments[0].alias_info
-    return bool(node.args) and len(schema.returns) == 1 and first is not None and first.is_write
 
 
 def _shares(target: Any) -> bool:

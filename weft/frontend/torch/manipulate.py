@@ -328,13 +328,10 @@ def _diagonal_scatter(node: Node) -> Any:
     return node.emit(node.bb.call_te(written, x, src))
 
 
-_PADS = ("constant_pad_nd", "pad", "_pad_circular")
-
-
-@aten(*_PADS, *(f"{how}_pad{rank}d" for how in ("reflection", "replication") for rank in (1, 2, 3)))
+@aten("constant_pad_nd", "pad", *(f"{how}_pad{rank}d" for how in ("reflection", "replication") for rank in (1, 2, 3)))
 def _pad(node: Node) -> Any:
     x, pad = node["self"], node.get("pad", node.get("padding"))
-    words = {"reflection": "reflect", "replication": "replicate", "circular": "circular"}
+    words = {"reflection_pad": "reflect", "replication_pad": "replicate"}
     mode = next((m for key, m in words.items() if key in node.name), node.get("mode", "constant"))
     widths = list(_widths(pad, len(x.ty.shape)))
     cuts = [_positive(node, -w) for w in widths]  # less than nothing is cut off
