@@ -56,15 +56,6 @@ class Encoder(nn.Module):
         return self.out(x)
 
 
-class Recurrent(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.lstm = nn.LSTM(8, 16, num_layers=2, batch_first=True)
-
-    def forward(self, x):
-        return self.lstm(x)[0]
-
-
 def test_images_of_a_fixed_and_of_any_batch():
     args = (torch.randn(2, 3, 16, 16),)
     check(Images(), args)
@@ -81,13 +72,8 @@ def test_tokens_of_any_batch_and_length():
     )
 
 
-def test_recurrence():
-    check(Recurrent(), (torch.randn(2, 5, 8),))
-
-
 def test_what_data_counts():
     """Elements by a mask and places of what is not zero: their number is a size of what follows."""
-
     chosen = Call(lambda x: (x[x > 0] * 2, x.nonzero(), x[:, x[0] > 0]))
     check(chosen, (torch.randn(4, 5),))
     check(chosen, (torch.randn(4, 5),), (torch.randn(7, 5),), dynamic=({0: Dim("n")},))
