@@ -75,7 +75,11 @@ def forest(trees: int, depth: int, features: int, targets: int, kind: str, one_c
 def test_tree_regressor(aggregate: str, targets: int) -> None:
     x = RNG.standard_normal((17, 5)).astype(np.float32)
     attrs = forest(7, 4, 5, targets, "target")
-    check("TreeEnsembleRegressor", x, version=3, n_targets=targets, aggregate_function=aggregate, **attrs)
+    attrs |= {"n_targets": targets, "aggregate_function": aggregate}
+    check("TreeEnsembleRegressor", x, version=3, **attrs)
+    more = {k: v * 2 for k, v in attrs.items() if k.startswith("target_")}  # leaves of two weights for one target
+    more["target_weights"][len(attrs["target_weights"]) :] = RNG.standard_normal(len(attrs["target_weights"])).tolist()
+    check("TreeEnsembleRegressor", x, version=3, **(attrs | more))
 
 
 def test_trees_tell_what_is_missing() -> None:
@@ -162,28 +166,6 @@ def test_linear_with_one_score(transform: str) -> None:
 KERNELS = {"LINEAR": [], "POLY": [0.5, 1.0, 3.0], "RBF": [0.4, 0.0, 0.0], "SIGMOID": [0.3, 0.1, 0.0]}
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_support_vectors(kernel: str) -> None:
-    x, count = RNG.standard_normal((11, 3)).astype(np.float32), 7
-    common = {
-        "kernel_type": kernel,
-        "kernel_params": KERNELS[kernel] or [0.0, 0.0, 0.0],
-        "support_vectors": RNG.standard_normal(count * 3).tolist(),
-    }
-    check("SVMRegressor", x, coefficients=RNG.standard_normal(count).tolist(), n_supports=count, rho=[0.2], **common)
-    for classes, per_class in ((3, [2, 3, 2]), (2, [3, 4])):
-        check(
-            "SVMClassifier",
-            x,
-            2,
-            coefficients=RNG.standard_normal(count * (classes - 1)).tolist(),
-            rho=RNG.standard_normal(classes * (classes - 1) // 2).tolist(),
-            vectors_per_class=per_class,
-            classlabels_ints=list(range(10, 10 + classes)),
-            **common,
-        )
-
-
 def machine(per_class: list[int], spread: float = 1.0, labels: str = "ints", **attrs: Any) -> dict[str, Any]:
     """Draw support vectors of classes, with the probabilities of pairs."""
     count, classes = sum(per_class), len(per_class)
@@ -201,6 +183,18 @@ def machine(per_class: list[int], spread: float = 1.0, labels: str = "ints", **a
         "prob_b": RNG.uniform(-0.5, 0.5, pairs).tolist(),
         **attrs,
     }
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_support_vectors(kernel: str) -> None:
+    x = RNG.standard_normal((11, 3)).astype(np.float32)
+    params = {"kernel_type": kernel, "kernel_params": KERNELS[kernel] or [0.0] * 3}
+    vectors, weights = RNG.standard_normal(21).tolist(), RNG.standard_normal(7).tolist()
+    check("SVMRegressor", x, coefficients=weights, support_vectors=vectors, n_supports=7, rho=[0.2], **params)
+    for per_class in ([2, 3, 2], [3, 4]):
+        attrs = machine(per_class, **params)
+        del attrs["prob_a"], attrs["prob_b"]
+        check("SVMClassifier", x, 2, **attrs)
 
 
 @pytest.mark.parametrize("labels", ["ints", "strings"])
@@ -262,6 +256,7 @@ def test_features() -> None:
     numbers = RNG.integers(0, 4, (5, 3))
     check("Imputer", numbers, imputed_value_int64s=[9], replaced_value_int64=2)
     check("OneHotEncoder", numbers[:, 0], cats_int64s=[3, 0, 1, 2], zeros=1)
+    check("OneHotEncoder", numbers[:0], cats_int64s=[3, 0], zeros=0)
 
 
 def test_labels() -> None:

@@ -122,6 +122,7 @@ def test_sizes_that_only_the_run_tells():
             F.pad(x, (0, 0, 0, -x.shape[1] % 4)),
             F.pad(x, (x.shape[2] // 3, 1), "reflect"),
             F.pad(x, (x.shape[2] // 2, 0), "replicate"),
+            F.pad(x, (x.shape[2] // 2, -1), "circular"),
             F.pad(x > 0, (x.shape[1], 0)),
         )
     )

@@ -15,6 +15,7 @@ from weft.ir import constant
 from weft.runtime.host import Kind
 
 _ML = "ai.onnx.ml"
+TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
 def _f32(values: Any) -> Any:
@@ -42,11 +43,7 @@ def transformed(node: Node, x: ir.Expr, transform: str) -> Any:
         return node.op("where", some, node.op("divide", e, total), zero)
     if transform == "PROBIT":
         return _probit(node, x)
-    node.error(
-        "an unknown transformation of scores",
-        found=transform,
-        expected="NONE, SOFTMAX, LOGISTIC, SOFTMAX_ZERO or PROBIT",
-    )
+    node.error("an unknown transformation of scores", found=transform, expected=", ".join(TRANSFORMS))
 
 
 def _probit(node: Node, x: Any) -> Any:
@@ -311,8 +308,8 @@ def _one_hot_encoder(node: Node) -> Any:
     wide = node.reshape(x, [*node.shape(), 1])
     found = node.op("equal", wide, node.graph.expr(known))
     if not node.attr("zeros", 1):
-        held = node.op("sum", node.astype(found, "int64"), axis=(-1,), keepdims=False)
-        node.require_indices("a category, of those that it knows,", held, 1, 1 << 31)
+        held = node.op("max", node.astype(found, "int64"), axis=(-1,), keepdims=False)
+        node.require_indices("unknown categories", node.op("subtract", node.scalar(1, "int64"), held), 0, 1)
     return node.astype(found, "float32")
 
 

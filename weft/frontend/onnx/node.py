@@ -309,7 +309,7 @@ class Node(Emitter):
             self.require_equal(f"dimension {axis} of input {i}", f, e)
 
     def require_indices(self, what: str, indices: Any, low: Dim, high: Dim) -> None:
-        """Require ``low <= index < high`` of all elements of a tensor of integers."""
+        """Require ``low <= index < high`` of all elements of a tensor of integers; `low` is not above 0."""
         self.graph.check_indices(f"{self.op_type}: {what}", indices, s.to_expr(low), s.to_expr(high), self.where)
 
     def _clipped_dims(self, x: Any, own: list[Dim], others: Sequence[list[Dim]]) -> Any:

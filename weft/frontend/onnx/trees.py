@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.frontend.onnx.learned import class_labels, classified, transformed
+from weft.frontend.onnx.learned import TRANSFORMS, class_labels, classified, transformed
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.ir import constant
@@ -19,7 +19,6 @@ _NOTHING = np.iinfo(np.int64).min
 """What leaves lead to."""
 
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
-_TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
 @dataclass
@@ -106,7 +105,7 @@ def _scores(node: Node, forest: _Forest, targets: int, aggregate: str, base: Any
         node.error("a weight is of a target that there is not", expected=f"0..{targets - 1}")
     x = node.x() if node.dtype() in ("float32", "float64") else node.astype(node.x(), "float32")
     dtype, width = x.ty.dtype, node.shape()[1]
-    nothing = {"MIN": np.inf, "MAX": -np.inf}.get(aggregate, 0.0)
+    join, nothing = {"MIN": (np.minimum, np.inf), "MAX": (np.maximum, -np.inf)}.get(aggregate, (np.add, 0.0))
     used = np.unique(forest.features[forest.modes < _LEAF])
     if len(used) and isinstance(width, int) and width <= 4 * len(used) and used[-1] < width:
         used = np.arange(width)
@@ -116,10 +115,7 @@ def _scores(node: Node, forest: _Forest, targets: int, aggregate: str, base: Any
     row = np.full(len(forest.modes), len(leaves))  # those that no way comes to share the last one
     row[leaves] = np.arange(len(leaves))
     table = np.full((len(leaves) + 1, targets), nothing, dtype)
-    if nothing:
-        table[row[leaf], target] = weight
-    else:
-        np.add.at(table, (row[leaf], target), np.asarray(weight, dtype))
+    join.at(table, (row[leaf], target), np.asarray(weight, dtype))
     out = node.op(
         "tree_scores", x, *map(constant, (nodes, roots, table)), aggregate=aggregate.lower() if nothing else "sum"
     )
@@ -225,6 +221,9 @@ def _regressor(node: Node) -> Any:
     aggregate = node.attr("aggregate_function", "SUM")
     if aggregate not in _AGGREGATES:
         node.error("an unknown aggregate", expected=", ".join(_AGGREGATES), found=aggregate)
+    if targets == 1:  # skl2onnx names the number of a leaf once for each class, and ONNX Runtime takes the first weight
+        _, first = np.unique(forest.weights[0], return_index=True)
+        forest.weights = tuple(part[first] for part in forest.weights)
     scores = _scores(node, forest, targets, aggregate, _base(node))
     return node.astype(transformed(node, scores, node.attr("post_transform", "NONE")), "float32")
 
@@ -239,19 +238,14 @@ def _classifier(node: Node) -> Any:
     """Two classes with the weights of one are told apart by the sign of its score, or by whether it is over a half."""
     forest, labels = _by_nodes(node, "class"), class_labels(node)
     base, (leaves, targets, weights) = _base(node), forest.weights
+    transform = node.attr("post_transform", "NONE")
     if labels.shape[0] == 2 and len(ids := set(targets.tolist())) <= 1:
         forest.weights = (leaves, 0 * targets, weights)
         scores = _scores(node, forest, 1, "SUM", base[-1:])
-        return classified(
-            node,
-            scores,
-            labels,
-            node.attr("post_transform", "NONE"),
-            one_sided=bool((weights >= 0).all()),
-            other=0.0 if ids == {1} else None,
-        )
+        other = 0.0 if ids == {1} else None
+        return classified(node, scores, labels, transform, one_sided=bool((weights >= 0).all()), other=other)
     scores = _scores(node, forest, labels.shape[0], "SUM", base)
-    return classified(node, scores, labels, node.attr("post_transform", "NONE"))
+    return classified(node, scores, labels, transform)
 
 
 @converter("TreeEnsemble", domain="ai.onnx.ml")
@@ -290,7 +284,7 @@ def _tree_ensemble(node: Node) -> Any:
         (count + np.arange(leaves), targets, weights),
     )
     out = _scores(node, forest, node.attr("n_targets", 1), _AGGREGATES[node.attr("aggregate_function", 1)], None)
-    return node.astype(transformed(node, out, _TRANSFORMS[node.attr("post_transform", 0)]), node.dtype())
+    return node.astype(transformed(node, out, TRANSFORMS[node.attr("post_transform", 0)]), node.dtype())
 
 
 def _members(node: Node, modes: list[Any]) -> dict[int, list[float]]:

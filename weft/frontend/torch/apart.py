@@ -16,6 +16,8 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.node import map_arg
 from torch.utils._pytree import tree_leaves
 
+from weft.frontend.torch.graph import in_place
+
 _FEW = 3
 """A call costs about as much by itself as so many do together with the whole program."""
 
@@ -28,6 +30,9 @@ def taken_apart(root: torch.fx.GraphModule, is_known: Callable[[torch.fx.Node], 
     """
     graph = copy.deepcopy(root.graph)
     graph.owning_module = root
+    for node in graph.nodes:
+        if in_place(node):  # what reads the tensor behind the call reads its result
+            node.args[0].replace_all_uses_with(node, delete_user_cb=node.__lt__)
     missing = [node for node in graph.nodes if node.op == "call_function" and not is_known(node)]
     if _FEW * len(missing) > len(graph.nodes):
         return None

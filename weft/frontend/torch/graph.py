@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import reduce
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -335,31 +336,50 @@ def mutates(node: torch.fx.Node) -> bool:
     return getattr(getattr(_target_of(node), "_schema", None), "is_mutable", False)
 
 
+def in_place(node: Any) -> bool:
+    """Whether a call writes to its first argument, which is its result."""
+    schema = getattr(node.target, "_schema", None)
+    writes = getattr(schema, "is_mutable", False) and len(schema.returns) == 1
+    return writes and str(node.target).split(".")[1].endswith("_")
+
+
 _OF_NUMBERS = {operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.truediv: "div"}
 """Python's arithmetic of numbers out of data, which are tensors here."""
+_TO = "aten.to.dtype"
 _NEW = tuple(f"aten.{name}.default" for name in ("conv1d", "conv2d", "conv3d", "batch_norm", "linear", "layer_norm"))
 """Operators that PyTorch takes apart, whose results are in memory of their own all the same."""
 
 
 def _target_of(node: Any) -> Any:
-    """A call's operator; of one that writes to a new tensor that nothing else reads, the one that makes another."""
-    target, given = node.target, node
+    """A call's operator; of one that writes to a new tensor that nothing reads later, the one that makes another."""
+    target = node.target
     if target in _OF_NUMBERS and type(node.meta.get("val")).__name__ == "SymFloat":
         return getattr(require("torch", extra="torch").ops.aten, _OF_NUMBERS[target]).Tensor
-    source: Any = target
-    while getattr(getattr(source, "_schema", None), "is_mutable", False):
-        given: Any = given.args[0] if given.args else None
-        if len(getattr(given, "users", ())) != 1:
-            return target
-        source = given.target
-    schema, tensors = getattr(source, "_schema", None), [n.meta.get("val") for n in (node, *node.all_input_nodes)]
-    if source is target or schema is None or any(r.alias_info is not None for r in schema.returns):
+    if not (in_place(node) and _writes_to_new(node)):
         return target
-    alike = len({getattr(v, "dtype", None) for v in tensors}) == 1 and len(target._schema.returns) == 1
-    pure = getattr(require("torch", extra="torch").ops.aten, str(target).split(".")[1].removesuffix("_"), None)
-    pure = getattr(pure, target._overloadname, None) if str(source) in _NEW or not source._can_decompose() else None
+    torch = require("torch", extra="torch")
+    pure = getattr(torch.ops.aten, str(target).split(".")[1].removesuffix("_"), None)
+    pure = getattr(pure, target._overloadname, None)
     same = pure is not None and [a.name for a in pure._schema.arguments] == [a.name for a in target._schema.arguments]
-    return pure if same and alike else target
+    types = [v.dtype for n in (node, *node.all_input_nodes) if hasattr(v := n.meta.get("val"), "dtype")]
+    return pure if same and reduce(torch.promote_types, types) == types[0] else target
+
+
+def _writes_to_new(node: Any) -> bool:
+    """Whether a call writes to memory that an operator made for its result, and that nothing else reads later."""
+    while in_place(node) or (str(node.target) == _TO and len({n.meta["val"].dtype for n in (node, node.args[0])}) == 1):
+        writer, node = node, node.args[0]
+        if any(not user < writer or _shares(user.target) for user in node.users if user is not writer):
+            return False
+    source: Any = node.args[0].target if node.target is operator.getitem else node.target
+    made = hasattr(source, "_schema") and not source._can_decompose() and not _shares(source)
+    return made or str(source) in (_TO, *_NEW)  # to another type
+
+
+def _shares(target: Any) -> bool:
+    """Whether a result of an operator may lie in an argument's memory."""
+    schema = getattr(target, "_schema", None)
+    return schema is None or any(r.alias_info is not None for r in schema.returns)
 
 
 def is_size(node: torch.fx.Node) -> bool:

@@ -328,26 +328,22 @@ def _diagonal_scatter(node: Node) -> Any:
     return node.emit(node.bb.call_te(written, x, src))
 
 
-@aten("constant_pad_nd", *(f"{how}_pad{rank}d" for how in ("reflection", "replication") for rank in (1, 2, 3)))
+@aten("constant_pad_nd", "pad", *(f"{how}_pad{rank}d" for how in ("reflection", "replication") for rank in (1, 2, 3)))
 def _pad(node: Node) -> Any:
-    x = node["self"]
-    pad = node.get("pad", node.get("padding"))
-    mode = next((m for key, m in (("reflection", "reflect"), ("replication", "edge")) if key in node.name), "constant")
+    x, pad = node["self"], node.get("pad", node.get("padding"))
+    words = {"reflection_pad": "reflect", "replication_pad": "replicate"}
+    mode = next((m for key, m in words.items() if key in node.name), node.get("mode", "constant"))
     widths = list(_widths(pad, len(x.ty.shape)))
     cuts = [_positive(node, -w) for w in widths]  # less than nothing is cut off
-    x = _cut_sides(node, x, cuts) if mode == "constant" else x  # others repeat elements that are cut off, too
-    for axis in range(len(x.ty.shape)):
-        low, high = widths[2 * axis], widths[2 * axis + 1]
-        if not (isinstance(low, int) and isinstance(high, int)):
-            x = _padded(node, x, axis, _positive(node, low), _positive(node, high), mode)
-            widths[2 * axis : 2 * axis + 2] = [0, 0]
-    widths = [max(w, 0) for w in widths]
-    if any(widths):
+    cut_first = mode in ("constant", "circular")  # others repeat elements that are cut off, too
+    x = _cut_sides(node, x, cuts) if cut_first else x
+    widths = [_positive(node, w) for w in widths]
+    if widths != [0] * len(widths):
         x = node.astype(x, "uint8") if x.ty.dtype == "bool" else x
-        fill = node.get("value", 0)
+        fill = node.get("value") or 0
         fill = fill if ir.DataType(x.ty.dtype).is_real else int(fill)
         x = node.op("nn.pad", x, pad_width=tuple(widths), pad_mode=mode, pad_value=fill)
-    return x if mode == "constant" else _cut_sides(node, x, cuts)
+    return x if cut_first else _cut_sides(node, x, cuts)
 
 
 def _cut_sides(node: Node, x: Any, cuts: list[Dim]) -> Any:
@@ -364,19 +360,6 @@ def _positive(node: Node, d: Dim) -> Dim:
         return max(d, 0)
     found = node.symbols.analyzer.simplify(ir.max_(d, as_expr(0)))
     return found.value if isinstance(found, ir.IntImm) else found
-
-
-def _padded(node: Node, x: Any, axis: int, low: Dim, high: Dim, mode: str) -> Any:
-    """Padding by sizes that only the run tells: tensors of one value beside `x`, or its own elements by index."""
-    dims = node.dims(x)
-    if mode == "constant":
-        ends = [node.full([*dims[:axis], w, *dims[axis + 1 :]], node.get("value", 0), node.dtype) for w in (low, high)]
-        return node.op("concat", ir.Tuple((ends[0], x, ends[1])), axis=axis)
-    places = node.op("subtract", node.arange(dims[axis] + low + high), node.tensor(low, "int64"))
-    if mode == "reflect":
-        last = node.tensor(dims[axis] - 1, "int64")
-        places = node.op("subtract", last, node.op("abs", node.op("subtract", last, node.op("abs", places))))
-    return node.op("take", x, places, axis=axis, mode="clip")
 
 
 @aten("pixel_shuffle")
