@@ -114,10 +114,7 @@ def _tile(
     if spatial[-1] not in loop_of:
         raise ScheduleError("transposed: the output is one pixel wide")
     stride = strides[spatial[-1]]
-    if lanes % stride:  # lanes of a vector of pixels would come from parts of phases that lie in two vectors
-        column, vector, phase = sch.split(loop_of[spatial[-1]], [None, lanes, stride])
-    else:
-        column, phase, vector = sch.split(loop_of[spatial[-1]], [None, stride, lanes])
+    column, phase, vector = sch.split(loop_of[spatial[-1]], [None, stride, lanes])
     sch.reorder(*outer, *channels[:1], *rows, *phases, column, *channels[1:], phase, vector)
     sch.compute_at(rv, column)
     sch.set_scope(rv, 0, "local")
