@@ -2,7 +2,7 @@
 
 Most elements of a long line beat nothing. The best of every few neighbours is found beforehand, in vectors. No k first
 come after the k-th of these, so that neighbours whose best does are passed over together, as are those, once k are
-kept, whose best does not beat the root. Where few are wanted, they are kept in order, which is cheaper than a heap.
+kept, whose best does not beat the root.
 """
 
 from __future__ import annotations
@@ -16,9 +16,6 @@ from weft import ir, te, tir
 from weft.ir import DataType, as_int, cast, const, floordiv, int64, logical_and, logical_or, select
 from weft.topi.shape import simplify
 from weft.topi.typing import Buffers, Extent, Shape
-
-_FEW = 64
-"""How many are kept in order at most."""
 
 _TOGETHER = 16
 """Neighbours that are passed over together in lines of unknown length, or where it is unknown how many are wanted."""
@@ -161,8 +158,7 @@ class _Line:
         self.source, *self.best = (self.ib.buffer_ptr(b) for b in ins)
         self.values, self.indices = (self.ib.buffer_ptr(b) for b in outs)
         self.k, self.extent, self.at, self.largest = cast("int64", k), cast("int64", extent), at, largest
-        self.together, count = int64(together), as_int(k)
-        self.few = count is not None and count <= _FEW
+        self.together = int64(together)
 
     def statement(self) -> Any:
         """Let the line through the heap, and sort what it holds."""
@@ -174,12 +170,11 @@ class _Line:
                 self._pass_over(self.best[0])
             else:
                 self._first_of(self.source, self.extent)
-            if not self.few:
-                with ib.for_range(int64(0), k - int64(1), "j") as j:
-                    end = k - int64(1) - j
-                    last = self._let(*self._kept(end))
-                    self._put(end, *self._kept(int64(0)))
-                    self._sift(int64(0), end, *last)
+            with ib.for_range(int64(0), k - int64(1), "j") as j:
+                end = k - int64(1) - j
+                last = self._let(*self._kept(end))
+                self._put(end, *self._kept(int64(0)))
+                self._sift(int64(0), end, *last)
         return ib.get()
 
     def _first_of(self, source: Any, extent: Any) -> None:
@@ -222,39 +217,19 @@ class _Line:
 
     def _fill(self, place: Any, value: Any, j: Any) -> None:
         """Keep an element beside `place` others; once there are k of them, they become a heap."""
-        k, half = self.k, floordiv(self.k, int64(2))
-        if self.few:
-            self._insert(place, value, j)
-        else:
-            self._put(place, value, j)
-        with self.ib.if_scope(place.equal(k - int64(1))):
-            if not self.few:
-                with self.ib.for_range(int64(0), half, "i") as i:
-                    start = half - int64(1) - i
-                    self._sift(start, k, *self._kept(start))
-            self._see_root()
-
-    def _see_root(self) -> None:
-        self.root[0] = self._kept(self.k - int64(1) if self.few else int64(0))[0]
+        half = floordiv(self.k, int64(2))
+        self._put(place, value, j)
+        with self.ib.if_scope(place.equal(self.k - int64(1))):
+            with self.ib.for_range(int64(0), half, "i") as i:
+                start = half - int64(1) - i
+                self._sift(start, self.k, *self._kept(start))
+            self.root[0] = self._kept(int64(0))[0]
 
     def _offer(self, value: Any, j: Any) -> None:
         """Let an element that comes before the root take its place."""
         with self.ib.if_scope(_beats(value, self.root[0], self.largest)):
-            if self.few:
-                self._insert(self.k - int64(1), value, j)
-            else:
-                self._sift(int64(0), self.k, value, j)
-            self._see_root()
-
-    def _insert(self, end: Any, value: Any, j: Any) -> None:
-        """Put an element where it belongs among the `end` first, which lie in order and in the line before it."""
-        ib, hole = self.ib, self.hole
-        hole[0] = end
-        above = tir.max(hole[0] - int64(1), int64(0))
-        with ib.while_loop(logical_and(hole[0] > int64(0), _beats(value, self._kept(above)[0], self.largest))):
-            self._put(hole[0], *self._kept(above))
-            hole[0] -= int64(1)
-        self._put(hole[0], value, j)
+            self._sift(int64(0), self.k, value, j)
+            self.root[0] = self._kept(int64(0))[0]
 
     def _sift(self, start: Any, size: Any, value: Any, index: Any) -> None:
         """Put an element into the heap, at `start` or as far below as what comes after it moves up."""

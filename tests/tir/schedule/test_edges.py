@@ -5,10 +5,8 @@ anchors.
 import numpy as np
 import pytest
 
-from tests.tir.schedule.test_rules import HOST, compare, packed_gemm, rand, softmax
+from tests.tir.schedule.test_rules import compare, packed_gemm, rand, softmax
 from weft import lower, te, tir, topi
-from weft.target import build
-from weft.topi.conv import conv_transpose
 
 
 def zeros(*shape, dtype="float32"):
@@ -170,22 +168,6 @@ def test_transposed_convolution(case, static):
         zeros(1, co, m, m),
     )
     assert any("transform_layout" in line for line in sch.trace.as_python()) == (stride > 1)
-
-
-@pytest.mark.parametrize(("kernel", "stride"), [(2, 4), (3, 2), (2, 3)])
-def test_phases_of_a_transposed_convolution_take_their_taps_alone(kernel, stride):
-    """Weights that are infinite reach the outputs of their phase; those of all phases are stored side by side."""
-    x, w = te.placeholder((1, 3, 5, 19), name="X"), te.placeholder((3, 1, kernel, kernel), name="W")
-    y = conv_transpose(x, w, strides=stride, groups=3)
-    size = [(n - 1) * stride + kernel for n in (5, 19)]
-    weights = rand(3, 1, kernel, kernel)
-    weights[:, :, 0, 1] = np.inf
-    found = zeros(1, 3, *size)
-    sch = compare(te.create_prim_func([x, w, y]), rand(1, 3, 5, 19) ** 2 + 1, weights, found)
-    build(sch.func, HOST)["main"](rand(1, 3, 5, 19) ** 2 + 1, weights, found)
-    assert np.isinf(found).sum() == 3 * 5 * 19 and not np.isnan(found).any()
-    splits = [line.split("[")[-1] for line in sch.trace.as_python() if "split" in line]
-    assert any(f"None, {stride}, 4]" in line for line in splits)
 
 
 @pytest.mark.parametrize("lengths", [(33, 7, 20), (0, 9, 0), (5, 0, 1)])
