@@ -72,7 +72,7 @@ def first_of_lines(x: te.Tensor, k: Extent, axis: int, largest: bool) -> tuple[A
     return values, indices
 
 
-def _best(x: Any, axis: int, largest: bool, together: int) -> Any:
+def _best(x: te.Tensor, axis: int, largest: bool, together: int) -> te.Tensor:
     """The best of every few neighbours along an axis; NaN counts as infinite."""
     extent, width = x.shape[axis], int64(together)
     count = simplify(floordiv(extent + width - int64(1), width))
@@ -88,7 +88,7 @@ def _best(x: Any, axis: int, largest: bool, together: int) -> Any:
     return te.compute((*x.shape[:axis], count, *x.shape[axis + 1 :]), element, name="best")
 
 
-def _last(dtype: Any, largest: bool) -> Any:
+def _last(dtype: str, largest: bool) -> ir.PrimExpr:
     """What nothing comes after but NaN."""
     return te.lowest(dtype) if largest else te.highest(dtype)
 
@@ -177,7 +177,7 @@ class _Line:
                 self._sift(int64(0), end, *last)
         return ib.get()
 
-    def _first_of(self, source: Any, extent: Any) -> None:
+    def _first_of(self, source: Any, extent: ir.PrimExpr) -> None:
         """Let all elements through the heap."""
         with self.ib.for_range(int64(0), self.k, "j") as j:
             self._fill(j, *self._let(source[self.at(j)]), j)
@@ -205,17 +205,17 @@ class _Line:
                         self._fill(kept[0], value, j)
                         kept[0] += int64(1)
 
-    def _reaches(self, value: Any) -> Any:
+    def _reaches(self, value: ir.PrimExpr) -> ir.PrimExpr:
         """Whether what the root holds does not come before a value."""
         return tir.logical_not(value < self.root[0] if self.largest else value > self.root[0])
 
-    def _may_beat(self, candidate: Any) -> Any:
+    def _may_beat(self, candidate: ir.PrimExpr) -> ir.PrimExpr:
         """Whether the best of neighbours comes before the root, or NaN may be below it, which is greatest."""
         beats = _beats(candidate, self.root[0], self.largest)
         nan = self.largest and DataType(candidate.dtype).is_float
         return logical_or(beats, candidate.equal(const(float("inf"), candidate.dtype))) if nan else beats
 
-    def _fill(self, place: Any, value: Any, j: Any) -> None:
+    def _fill(self, place: ir.PrimExpr, value: ir.PrimExpr, j: ir.PrimExpr) -> None:
         """Keep an element beside `place` others; once there are k of them, they become a heap."""
         half = floordiv(self.k, int64(2))
         self._put(place, value, j)
@@ -225,7 +225,7 @@ class _Line:
                 self._sift(start, self.k, *self._kept(start))
             self.root[0] = self._kept(int64(0))[0]
 
-    def _offer(self, value: Any, j: Any) -> None:
+    def _offer(self, value: ir.PrimExpr, j: ir.PrimExpr) -> None:
         """Let an element that comes before the root take its place."""
         with self.ib.if_scope(_beats(value, self.root[0], self.largest)):
             self._sift(int64(0), self.k, value, j)
