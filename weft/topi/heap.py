@@ -180,9 +180,9 @@ class _Line:
     def _first_of(self, source: Any, extent: ir.PrimExpr) -> None:
         """Let all elements through the heap."""
         with self.ib.for_range(int64(0), self.k, "j") as j:
-            self._fill(j, *self._let(source[self.at(j)]), j)
+            self._fill(j, source[self.at(j)], j)
         with self.ib.for_range(self.k, extent, "j") as j:
-            self._offer(*self._let(source[self.at(j)]), j)
+            self._offer(source[self.at(j)], j)
 
     def _pass_over(self, best: Any) -> None:
         """Let neighbours through whose best may be among the first: so far, none but what the k-th best is after."""
