@@ -56,6 +56,9 @@ def sample(shape, dtype, ties):
         ((9, 5, 33), 1, 4, "float16"),
         ((64, 40), 0, 16, "int8"),
         ((17, 16), 1, 15, "bfloat16"),
+        ((2, 1500), 1, 64, "float32"),
+        ((2, 1501), 1, 65, "float32"),
+        ((1, 2000), 1, 150, "int8"),
     ],
 )
 def test_first_of_lines(shape, axis, k, dtype):
@@ -99,12 +102,24 @@ def test_lines_and_counts_of_unknown_size():
         np.testing.assert_array_equal(found, expected(data, count, 1, True)[0])
 
 
-def test_few_of_many_do_not_sort_all():
-    """What is read beforehand is one number for 64, so that a long line costs about its length."""
-    x = te.placeholder((1, ir.int64(100000)), name="x")
-    func = te.create_prim_func([x, *topk(x, 100, 1)])
-    shapes = [tuple(int(d) for d in b.shape) for b in func.root.alloc_buffers]
-    assert all(np.prod(s) < 2000 for s in shapes)
+@pytest.mark.parametrize("fill", [np.nan, np.inf, -np.inf, 0])
+@pytest.mark.parametrize("k", [3, 70])
+def test_lines_of_which_most_are_alike(k, fill):
+    x = np.full((2, 1200), fill, np.float32)
+    x[:, 40::300], x[1, ::2] = (1, np.nan, -np.inf, np.inf), -fill
+    for largest in (True, False):
+        values, order = evaluate(lambda t, up=not largest: topk(t, k, 1, "both", up), x)
+        np.testing.assert_array_equal(order, expected(x, k, 1, largest)[1])
+        np.testing.assert_array_equal(values, expected(x, k, 1, largest)[0])
+
+
+@pytest.mark.parametrize(("k", "size", "together"), [(100, 100000, 32), (300, 25200, 8), (4, 342, 8), (1, 100000, 64)])
+def test_few_of_many_do_not_sort_all(k, size, together):
+    """What is read beforehand, one number for some, is about as long as what is looked at for the k first."""
+    x = te.placeholder((1, ir.int64(size)), name="x")
+    func = te.create_prim_func([x, *topk(x, k, 1)])
+    (best,) = (b.shape[-1] for b in func.root.alloc_buffers if b.name == "best")
+    assert ir.as_int(best) == -(-size // together)
 
 
 @pytest.mark.parametrize(("target", "tasks"), [("llvm", 256), ("opencl", 4096)])

@@ -9,7 +9,7 @@ from typing import Any
 
 from weft import te, tir
 from weft.error import InvalidArgument, ShapeMismatch
-from weft.ir import as_int, cast, const, floordiv, floormod, if_then_else, int64
+from weft.ir import as_int, cast, const, floordiv, floormod, if_then_else, int64, is_float
 from weft.te import Tensor
 from weft.topi.precision import accumulator, narrowed, shared
 from weft.topi.shape import simplify, whole
@@ -241,9 +241,10 @@ def conv_transpose(
             if s[i] > 1:
                 inside = tir.all(inside, floormod(j, int64(s[i])).equal(int64(0)))
             at.append(q)
-        value = if_then_else(inside, x(n, *at, c) if last else x(n, c, *at), const(0, x.dtype))
         oc_in = floormod(oc, per_out) if groups > 1 else oc
-        return te.sum(cast(wide, value) * cast(wide, w(c, oc_in, *[k.var for k in ks])), axis=[*ks, rc])
+        value, weight = x(n, *at, c) if last else x(n, c, *at), w(c, oc_in, *[k.var for k in ks])
+        nothing = const(-0.0, wide) if is_float(wide) else const(0, wide)  # which no sum changes by
+        return te.sum(if_then_else(inside, cast(wide, value) * cast(wide, weight), nothing), axis=[*ks, rc])
 
     out_channels = simplify(per_out * int64(groups))
     return narrowed(te.compute(conv_shape(x.shape, outs, out_channels, last), element, name="T_conv_transpose"), dtype)

@@ -1,13 +1,15 @@
 """The k first of each line: kept in a heap whose root is the last of them, which what comes later has to beat.
 
-Most elements of a long line beat nothing. The best of every few neighbours is found beforehand, in vectors, and
-neighbours whose best does not beat the root are passed over together.
+Most elements of a long line beat nothing. The best of every few neighbours is found beforehand, in vectors. No k first
+come after the k-th of these, so that neighbours whose best does are passed over together, as are those, once k are
+kept, whose best does not beat the root.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import log2
 from typing import Any
 
 from weft import ir, te, tir
@@ -15,11 +17,8 @@ from weft.ir import DataType, as_int, cast, const, floordiv, int64, logical_and,
 from weft.topi.shape import simplify
 from weft.topi.typing import Buffers, Extent, Shape
 
-_TOGETHER = 64
-"""Neighbours that are passed over together."""
-
-_LONG = 4 * _TOGETHER
-"""Lines that are worth looking over beforehand."""
+_TOGETHER = 16
+"""Neighbours that are passed over together in lines of unknown length, or where it is unknown how many are wanted."""
 
 
 FEW_COLUMNS = 16
@@ -61,38 +60,37 @@ def lines(shape: Shape, axis: int, body: Callable[[Callable[[Any], tuple[Any, ..
 def first_of_lines(x: te.Tensor, k: Extent, axis: int, largest: bool) -> tuple[Any, Any]:
     """Values and positions (int64) of the first k of each line, in order: the greatest, or the least."""
     shape = tuple(k if i == axis else d for i, d in enumerate(x.shape))
-    n = as_int(x.shape[axis])
-    given = [x] if n is not None and n < _LONG else [x, _best(x, axis, largest)]
+    n, count, together = as_int(x.shape[axis]), as_int(k), _TOGETHER
+    if n is not None and count is not None:  # as many are looked at in a block as blocks are for each that is wanted
+        together = min(1 << round(log2(max(n / max(count, 1), 1)) / 2), 64)
+    given = [x] if together < 4 else [x, _best(x, axis, largest, together)]
 
     def body(ins: Buffers, outs: Buffers) -> Any:
-        return lines(x.shape, axis, lambda at: _Line(ins, outs, k, x.shape[axis], at, largest).statement())
+        return lines(x.shape, axis, lambda at: _Line(ins, outs, k, x.shape[axis], at, largest, together).statement())
 
     values, indices = te.extern([shape, shape], given, body, name="topk", dtype=[x.dtype, "int64"])
     return values, indices
 
 
-def _bound(dtype: Any, largest: bool) -> Any:
-    """What no element comes after but NaN: the greatest value, or the least."""
-    if DataType(dtype).is_float:
-        return const(float("inf") if largest else float("-inf"), dtype)
-    return te.highest(dtype) if largest else te.lowest(dtype)
-
-
-def _best(x: Any, axis: int, largest: bool) -> Any:
+def _best(x: te.Tensor, axis: int, largest: bool, together: int) -> te.Tensor:
     """The best of every few neighbours along an axis; NaN counts as infinite."""
-    extent, together = x.shape[axis], int64(_TOGETHER)
-    count = simplify(floordiv(extent + together - int64(1), together))
-    r = te.reduce_axis((int64(0), together), "neighbour")
-    fill = te.lowest(x.dtype) if largest else te.highest(x.dtype)
+    extent, width = x.shape[axis], int64(together)
+    count = simplify(floordiv(extent + width - int64(1), width))
+    r = te.reduce_axis((int64(0), width), "neighbour")
 
     def element(*i: Any) -> Any:
-        j = i[axis] * together + r.var
+        j = i[axis] * width + r.var
         value = x(*i[:axis], j, *i[axis + 1 :])
         if DataType(x.dtype).is_float:
-            value = select(value != value, _bound(x.dtype, largest), value)
-        return (te.max if largest else te.min)(tir.if_then_else(j < extent, value, fill), axis=r)
+            value = select(value != value, const(float("inf"), x.dtype), value)
+        return (te.max if largest else te.min)(tir.if_then_else(j < extent, value, _last(x.dtype, largest)), axis=r)
 
     return te.compute((*x.shape[:axis], count, *x.shape[axis + 1 :]), element, name="best")
+
+
+def _last(dtype: str, largest: bool) -> ir.PrimExpr:
+    """What nothing comes after but NaN."""
+    return te.lowest(dtype) if largest else te.highest(dtype)
 
 
 def _beats(value: Any, root: Any, largest: bool) -> Any:
@@ -155,30 +153,23 @@ def first_of_columns(x: te.Tensor, k: int, axis: int, largest: bool) -> tuple[An
 class _Line:
     """One line on its way through the heap, which lies where its results go."""
 
-    def __init__(self, ins: Buffers, outs: Buffers, k: Any, extent: Any, at: Any, largest: bool) -> None:
+    def __init__(self, ins: Buffers, outs: Buffers, k: Any, extent: Any, at: Any, largest: bool, together: int) -> None:
         self.ib = tir.ir_builder.create()
-        self.source, *best = (self.ib.buffer_ptr(b) for b in ins)
-        self.best = best[0] if best else None
+        self.source, *self.best = (self.ib.buffer_ptr(b) for b in ins)
         self.values, self.indices = (self.ib.buffer_ptr(b) for b in outs)
         self.k, self.extent, self.at, self.largest = cast("int64", k), cast("int64", extent), at, largest
+        self.together = int64(together)
 
     def statement(self) -> Any:
-        """Fill the heap, let the rest of the line through it, and sort what it holds."""
+        """Let the line through the heap, and sort what it holds."""
         ib, k = self.ib, self.k
         self.hole, self.child = (ib.allocate("int64", (1,), name=n, scope="local") for n in ("hole", "child"))
+        self.root = ib.allocate(self.source.dtype, (1,), name="root", scope="local")
         with ib.if_scope(k > int64(0)):
-            with ib.for_range(int64(0), k, "j") as j:
-                self._put(j, self.source[self.at(j)], j)
-            half = floordiv(k, int64(2))
-            with ib.for_range(int64(0), half, "j") as j:
-                start = half - int64(1) - j
-                self._sift(start, k, *self._kept(start))
-            self.root = ib.allocate(self.source.dtype, (1,), name="root", scope="local")
-            self.root[0] = self._kept(int64(0))[0]
-            if self.best is None:
-                self._let_through(k, self.extent)
+            if self.best:
+                self._pass_over(self.best[0])
             else:
-                self._pass_over(self.best)
+                self._first_of(self.source, self.extent)
             with ib.for_range(int64(0), k - int64(1), "j") as j:
                 end = k - int64(1) - j
                 last = self._let(*self._kept(end))
@@ -186,27 +177,59 @@ class _Line:
                 self._sift(int64(0), end, *last)
         return ib.get()
 
-    def _pass_over(self, best: Any) -> None:
-        """Let neighbours through whose best beats the root, or may be NaN."""
-        ib, together = self.ib, int64(_TOGETHER)
-        blocks = floordiv(self.extent + together - int64(1), together)
-        with ib.for_range(floordiv(self.k, together), blocks, "block") as block:
-            candidate = best[self.at(block)]
-            beats = _beats(candidate, self.root[0], self.largest)
-            if DataType(candidate.dtype).is_float:
-                beats = logical_or(beats, candidate.equal(_bound(candidate.dtype, self.largest)))
-            with ib.if_scope(beats):
-                start = block * together
-                self._let_through(tir.max(start, self.k), tir.min(start + together, self.extent))
+    def _first_of(self, source: Any, extent: ir.PrimExpr) -> None:
+        """Let all elements through the heap."""
+        with self.ib.for_range(int64(0), self.k, "j") as j:
+            self._fill(j, source[self.at(j)], j)
+        with self.ib.for_range(self.k, extent, "j") as j:
+            self._offer(source[self.at(j)], j)
 
-    def _let_through(self, begin: Any, end: Any) -> None:
-        """Let the elements of a stretch that come before the root take its place."""
-        ib = self.ib
-        with ib.for_range(begin, end, "j") as j:
-            (value,) = self._let(self.source[self.at(j)])
-            with ib.if_scope(_beats(value, self.root[0], self.largest)):
-                self._sift(int64(0), self.k, value, j)
-                self.root[0] = self._kept(int64(0))[0]
+    def _pass_over(self, best: Any) -> None:
+        """Let neighbours through whose best may be among the first: so far, none but what the k-th best is after."""
+        ib, k = self.ib, self.k
+        blocks = floordiv(self.extent + self.together - int64(1), self.together)
+        self.root[0] = _last(self.source.dtype, self.largest)
+        with ib.if_scope(k <= blocks):
+            self._first_of(best, blocks)
+        kept = ib.allocate("int64", (1,), name="kept", scope="local")
+        kept[0] = int64(0)
+        with ib.for_range(int64(0), blocks, "block") as block:
+            (candidate,) = self._let(best[self.at(block)])
+            start = block * self.together
+            with ib.if_scope(select(kept[0] < k, self._reaches(candidate), self._may_beat(candidate))):
+                with ib.for_range(start, tir.min(start + self.together, self.extent), "j") as j:
+                    (value,) = self._let(self.source[self.at(j)])
+                    with ib.if_scope(kept[0] >= k):
+                        self._offer(value, j)
+                    with ib.else_scope(), ib.if_scope(self._reaches(value)):
+                        self._fill(kept[0], value, j)
+                        kept[0] += int64(1)
+
+    def _reaches(self, value: ir.PrimExpr) -> ir.PrimExpr:
+        """Whether what the root holds does not come before a value."""
+        return tir.logical_not(value < self.root[0] if self.largest else value > self.root[0])
+
+    def _may_beat(self, candidate: ir.PrimExpr) -> ir.PrimExpr:
+        """Whether the best of neighbours comes before the root, or NaN may be below it, which is greatest."""
+        beats = _beats(candidate, self.root[0], self.largest)
+        nan = self.largest and DataType(candidate.dtype).is_float
+        return logical_or(beats, candidate.equal(const(float("inf"), candidate.dtype))) if nan else beats
+
+    def _fill(self, place: ir.PrimExpr, value: ir.PrimExpr, j: ir.PrimExpr) -> None:
+        """Keep an element beside `place` others; once there are k of them, they become a heap."""
+        half = floordiv(self.k, int64(2))
+        self._put(place, value, j)
+        with self.ib.if_scope(place.equal(self.k - int64(1))):
+            with self.ib.for_range(int64(0), half, "i") as i:
+                start = half - int64(1) - i
+                self._sift(start, self.k, *self._kept(start))
+            self.root[0] = self._kept(int64(0))[0]
+
+    def _offer(self, value: ir.PrimExpr, j: ir.PrimExpr) -> None:
+        """Let an element that comes before the root take its place."""
+        with self.ib.if_scope(_beats(value, self.root[0], self.largest)):
+            self._sift(int64(0), self.k, value, j)
+            self.root[0] = self._kept(int64(0))[0]
 
     def _sift(self, start: Any, size: Any, value: Any, index: Any) -> None:
         """Put an element into the heap, at `start` or as far below as what comes after it moves up."""

@@ -176,7 +176,7 @@ def _are_inserted(count: int | None, size: int | None) -> bool:
     """
     if count is None or size is None or is_target("gpu"):
         return False
-    return 0 < count <= 16 and count * size <= 1536
+    return 0 < count <= 16 and count * size <= 1024
 
 
 def sort(data: Tensor, axis: int = -1, is_ascend: bool = True) -> Any:

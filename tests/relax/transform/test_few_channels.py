@@ -57,8 +57,7 @@ MOVED = [  # data, weights, groups, whether channels last are worth moving the d
 
 @pytest.mark.parametrize(("data", "weights", "groups", "moved"), MOVED)
 def test_data_stay_where_moving_them_takes_longer(data, weights, groups, moved):
-    shape = [tir.Var(n, "int64") if isinstance(n, str) else n for n in data]
-    mod = program(shape, weights, False, {"groups": groups, "padding": 1}, "float32", np.ones(weights, np.float32))
+    mod = program(data, weights, False, {"groups": groups, "padding": 1}, "float32", np.ones(weights, np.float32))
     avx2 = machine.Machine(vector_bits=256)
     for step in (transform.normalize(), transform.widen_conv1d(), transform.convert_layout(machine=avx2)):
         mod = step(mod)
@@ -67,7 +66,9 @@ def test_data_stay_where_moving_them_takes_longer(data, weights, groups, moved):
     assert names.count("relax.nn.conv2d") == (0 if "relax.nn.conv2d_winograd" in names else groups)
 
 
-@pytest.mark.parametrize(("data", "weights"), [(CASES[-1][:2]), ((1, 3, 1, 300), (64, 3, 1, 4))])
+@pytest.mark.parametrize(
+    ("data", "weights"), [CASES[-1][:2], ((1, 3, 1, 300), (64, 3, 1, 4)), (("b", 16, "d", "h", "w"), (24, 16, 1, 1, 1))]
+)
 def test_convolutions_without_neighbours_are_products_of_windows(data, weights):
     mod = program(data, weights, False, {}, "float32", RNG.standard_normal(weights).astype(np.float32))
     after = transform.convert_layout(machine=machine.Machine(vector_bits=256))(transform.normalize()(mod))["main"]
@@ -77,6 +78,7 @@ def test_convolutions_without_neighbours_are_products_of_windows(data, weights):
 
 def program(data, weights, transposed, attrs, dtype, weight):
     convolve = getattr(relax.op.nn, f"conv{len(data) - 2}d{'_transpose' if transposed else ''}")
+    data = [tir.Var(n, "int64") if isinstance(n, str) else n for n in data]
     if weight is None:
         return model(lambda x, w: convolve(x, w, **attrs), data, weights, dtype=dtype)
     return model(lambda x: convolve(x, relax.const(weight), **attrs), data, dtype=dtype)

@@ -8,6 +8,7 @@ from tests.arrays import floats
 from tests.relax_models import computed, model
 from weft import machine, op, relax
 from weft.ir import Call, Op, walk
+from weft.relax import transform
 from weft.relax.transform.phases import phases_of
 
 random = floats(np.random.default_rng(5))
@@ -57,7 +58,18 @@ TRANSPOSED = [
     (3, 6, 1, 2, 0, 2, 2, (6, 2)),
     (3, 3, 1, 1, 0, 2, 1, (4, 32)),  # stride and dilation without a common divisor
     (5, 2, 0, 5, 0, 3, 1, (4, 24)),
+    (2, 3, 1, 0, 1, 1, 8, (8, 1)),
 ]
+
+
+@pytest.mark.parametrize(("kernel", "lone"), [(2, True), (3, False)])
+@pytest.mark.parametrize("height", [7, "h"])
+def test_taps_of_one_channel_each_that_do_not_overlap_are_one_kernel(height, kernel, lone):
+    weight = relax.const(random(8, 1, kernel, kernel))
+    mod = model(lambda x: relax.op.nn.conv2d_transpose(x, weight, strides=2, groups=8), (1, 8, height, 5))
+    steps = transform.normalize(), transform.convert_layout(machine=machine.Machine(vector_bits=256))
+    ops = {n.op.name for n in walk(steps[1](steps[0](mod))["main"]) if isinstance(n, Call) and isinstance(n.op, Op)}
+    assert (ops == {"relax.nn.conv2d_transpose"}) == lone
 
 
 @pytest.mark.parametrize("constant", [True, False])

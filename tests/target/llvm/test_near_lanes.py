@@ -13,6 +13,7 @@ from weft.arith import Analyzer
 from weft.ir import as_int, floordiv, floormod, int64
 from weft.target import Target, build
 from weft.tir.schedule import default_schedule
+from weft.topi.conv import conv_transpose
 
 PLACES = {
     "twice each": (lambda i, n: floordiv(i, int64(2)), 2),
@@ -70,6 +71,19 @@ def test_lanes_are_picked_from_whole_vectors(name):
     text = build(default_schedule(te.create_prim_func([t, y]), target), target).inspect_source("ll")
     assert not re.search(r"masked\.gather", text)
     assert set(re.findall(r"load <(\d+) x float>", text)) <= {"4", "8", "16"}
+
+
+@pytest.mark.parametrize(("kernel", "stride"), [(2, 4), (3, 2), (2, 3)])
+def test_phases_are_picked_from_the_vectors_that_were_stored(kernel, stride):
+    """Vectors of a local buffer stay registers, and infinite weights reach the outputs of their phase alone."""
+    x, w = te.placeholder((1, 3, 5, 19), name="x"), te.placeholder((3, 1, kernel, kernel), name="w")
+    func = te.create_prim_func([x, w, conv_transpose(x, w, strides=stride, groups=3)])
+    module = build(default_schedule(func, target := Target("llvm -mcpu=x86-64-v3")), target)
+    assert not re.search(r"masked\.(gather|scatter)", module.inspect_source("ll"))
+    weights, out = np.ones((3, 1, kernel, kernel), np.float32), [(n - 1) * stride + kernel for n in (5, 19)]
+    weights[:, :, 0, 1] = np.inf
+    module["main"](np.ones((1, 3, 5, 19), np.float32), weights, found := np.zeros((1, 3, *out), np.float32))
+    assert np.isinf(found).sum() == 3 * 5 * 19 and not np.isnan(found).any()
 
 
 def test_nothing_outside_is_read():

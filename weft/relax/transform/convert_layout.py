@@ -406,6 +406,9 @@ def _conv_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     depthwise = 1 < groups == kernel[0] and kernel[1] == 1
     plan = phases.phases_of(attrs, kernel[2:], shape[2:], outs[2:])
     block = plan.block
+    lone = s.ends_here and data not in s.last and max(plan.taps) == 1  # and each output has one tap at most
+    if depthwise and one_channel <= _WRITTEN_OUT and lone:
+        return None
     s.ends_here &= prod(block) == 1 or bool(panels.known_shape(call))  # planes of unknown size are slow to interleave
     plain = weight.ty.dtype == "float32" and attrs.get("out_dtype") in (None, "", "float32")  # type: ignore[union-attr]
     rows = kernel[1] * block[-1] * 2 >= s.panel and plain and groups == 1 and len(block) == 2

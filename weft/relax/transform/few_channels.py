@@ -154,24 +154,28 @@ def _product_of_taps(machine: Machine, call: Call, has_last: bool, bb: BlockBuil
 def _product_of_windows(lanes: int, call: Call, bb: BlockBuilder) -> Call | None:
     """Emit a convolution of single pixels, or of a sequence that makes more than its windows hold, as a product.
 
-    Windows are columns in the order of the data, which stays. None where that is no gain.
+    Windows are columns in the order of the data, which stays. None where that is no gain: images of unknown size are
+    moved in the time in which columns of unknown number are brought into panels.
     """
     (data, weight), attrs = call.args[:2], call.attrs
     channels, depth, *kernel = panels.known_shape(weight)
-    sizes, outs, rank, taps = panels.known_shape(data), panels.known_shape(call), len(kernel), kernel[-1]
+    sizes, outs, rank, taps = panels.shape_of(data), panels.shape_of(call), len(kernel), kernel[-1]
     gaps, strides = (np.broadcast_to(attrs.get(n, 1), rank) for n in ("dilation", "strides"))
     plain = sizes and outs and not np.any(attrs.get("padding", 0)) and attrs.get("groups", 1) == 1
     if not plain or str(getattr(call.ty, "dtype", "")) != "float32" or prod(kernel) != taps:
         return None
-    columns, moves = prod(outs[2:]), taps > 1 or any(s > 1 for s in strides)
-    if moves and (max(sizes[2:-1], default=1) > 1 or _MORE * depth * taps > channels):
+    columns = prod(panels.likely(d, panels.LIKELY_SIZE) for d in outs[2:])
+    known, moves = panels.known_shape(call), taps > 1 or any(s > 1 for s in strides)
+    if not known and (moves or rank < 3):
+        return None
+    if moves and (any(as_int(d) != 1 for d in sizes[2:-1]) or _MORE * depth * taps > channels):
         return None
     if columns < _WIDE * lanes or (columns % lanes and columns < _WIDE * _WIDE * lanes) or channels < lanes:
         return None
     if moves:
         at = np.arange(taps)[:, None] * gaps[-1] + np.arange(columns) * strides[-1]
         data = bb.emit(make_call("take")(data, constant(at.astype(np.int32)), axis=rank + 1, mode="fast"))
-    windows = bb.emit(panels.reshaped(data, (sizes[0], depth * taps, columns)))
+    windows = bb.emit(panels.reshaped(data, (sizes[0], depth * taps, _product(outs[2:]))))
     rows = panels.moved_weight(weight, (channels, depth * taps), range(2), bb)
     return panels.reshaped(bb.emit(make_call("matmul")(rows, windows)), outs)
 

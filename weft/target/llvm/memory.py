@@ -48,20 +48,25 @@ def _load(e: tir.BufferLoad, s: FunctionEmitter) -> str:
             return _from_memory(s.effect(f"load {m}, ptr {pointer}, align {align}"), dt, s)
         if _whole(e.buffer, index):
             # a plain load, so that the buffer can live in registers
-            whole = s.effect(f"load {m}, ptr {pointer}, align {align}")
-            mask = f"<{dt.lanes} x i1> {s.expr(e.predicate)}"
-            return _from_memory(s.value(f"select {mask}, {m} {whole}, {m} zeroinitializer"), dt, s)
+            return _from_memory(_selected(e, s.effect(f"load {m}, ptr {pointer}, align {align}"), s), dt, s)
         name = f"llvm.masked.load.{_memory_suffix(dt)}.p0"
         args = [("ptr", pointer), ("i32", str(align)), (f"<{dt.lanes} x i1>", s.expr(e.predicate))]
     elif isinstance(index, ir.Broadcast) and e.predicate is None:
         return s.splat(s.expr(tir.BufferLoad(e.buffer, (index.value,))), dt.element, dt.lanes)
     elif isinstance(index, ir.Ramp) and ir.as_int(index.stride) == 2 and dt.lanes >= 4 and e.buffer.scope != "local":
         return _from_memory(_alternate(e, index, s), dt, s)
-    elif e.predicate is None and (near := _near_lanes(index)) is not None and _may_pick(e.buffer, near):
-        return _from_memory(_picked(e, near, s), dt, s)
+    elif (near := _near_lanes(index, e.buffer)) is not None and _may_pick(e, near):
+        return _from_memory(_selected(e, _picked(e, near, s), s), dt, s)
     else:
         return _from_memory(_gather(e, s), dt, s)
     return _from_memory(s.call(name, m, [*args, (m, "zeroinitializer")]), dt, s)
+
+
+def _selected(e: tir.BufferLoad, value: str, s: FunctionEmitter) -> str:
+    """Keep the lanes of a loaded vector that the mask has."""
+    m = memory_type(e.dtype)
+    mask = None if e.predicate is None else f"<{ir.DataType(e.dtype).lanes} x i1> {s.expr(e.predicate)}"
+    return value if mask is None else s.value(f"select {mask}, {m} {value}, {m} zeroinitializer")
 
 
 def _gather(e: tir.BufferLoad, s: FunctionEmitter) -> str:
@@ -109,16 +114,23 @@ class _Window(NamedTuple):
     steps: dict[int, int]
 
 
-def _near_lanes(index: ir.PrimExpr) -> list[_Window] | None:
+def _near_lanes(index: ir.PrimExpr, buffer: tir.Buffer) -> list[_Window] | None:
     """Return the windows in which all lanes lie, where it is known how far they are apart, and windows are few.
 
     Sizes are powers of two where that leads past neither end of the whole: LLVM picks from others element by element.
+    Those of a local buffer are whole vectors, as they were stored, which may be registers.
     """
     found = _lanes(index)
     if found is None:
         return None
     base, steps = found
     n, groups = len(steps), []
+    if buffer.scope == "local" and (start := ir.as_int(base)) is not None:
+        places = [start + step for step in steps]
+        whole = [
+            (k, {i: at - k for i, at in enumerate(places) if at // n * n == k}) for k in range(0, max(places) + 1, n)
+        ]
+        return [_Window(ir.const(k, base.dtype), n, lanes) for k, lanes in whole if lanes]
     for lane in sorted(range(n), key=steps.__getitem__):
         if not groups or steps[lane] - steps[groups[-1][0]] >= n:
             groups.append([])
@@ -134,9 +146,12 @@ def _near_lanes(index: ir.PrimExpr) -> list[_Window] | None:
     return windows
 
 
-def _may_pick(buffer: tir.Buffer, windows: list[_Window]) -> bool:
-    """Whether windows of a buffer may be loaded: those of a local one have places that are numbers, as registers do."""
-    return buffer.scope != "local" or all(ir.as_int(w.least) is not None for w in windows)
+def _may_pick(e: tir.BufferLoad, windows: list[_Window]) -> bool:
+    """Whether windows of a buffer may be loaded: no mask keeps from it, or those of a local one are numbers inside."""
+    if e.buffer.scope != "local":
+        return e.predicate is None
+    size, starts = ir.as_int(e.buffer.shape[0]) or 0, [ir.as_int(w.least) for w in windows]
+    return all(k is not None and 0 <= k <= size - w.size for k, w in zip(starts, windows, strict=True))
 
 
 def _lanes(index: ir.PrimExpr) -> _Lanes | None:

@@ -134,10 +134,12 @@ def _product_rules(ctx: RuleContext, block: Block) -> list[tuple[str, Rule]]:
     """List the rules that are tried for a block with a sum of products, in order."""
     c = contraction_of(block)
     if c is None:
+        guarded: list[tuple[str, Rule]] = []
         if guarded_product(block) is not None:
-            return [("transposed", schedule_transposed)]
+            guarded.append(("transposed", schedule_transposed))
         c = contraction_of(block, products=False)
-        return [("contraction", schedule_contraction)] if c is not None and c.rows and c.vector in c.columns else []
+        fits = c is not None and c.rows and c.vector in c.columns
+        return [*guarded, ("contraction", schedule_contraction)] if fits else guarded
     special: list[tuple[str, Rule]] = []
     if computed_weights(ctx, block) is not None:
         special.append(("computed weights", schedule_computed_weights))

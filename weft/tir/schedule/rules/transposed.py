@@ -10,8 +10,7 @@ from __future__ import annotations
 from math import prod
 
 from weft.error import ScheduleError
-from weft.ir import Add, CallIntrin, FloorDiv, IntImm, Mul, Var, as_int, walk
-from weft.tir.analysis.access import loads_of
+from weft.ir import Add, CallIntrin, Cast, FloorDiv, IntImm, Mul, PrimExpr, Var, as_int, walk
 from weft.tir.analysis.structure import used_vars
 from weft.tir.buffer import BufferLoad
 from weft.tir.schedule.instruction import BlockRV, LoopRV
@@ -24,23 +23,29 @@ _MOST_TAPS = 25
 
 
 def guarded_product(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
-    """Recognise a sum of ``if_then_else(inside, x[..], 0) * w[..]``; return the two loads."""
+    """Recognise a sum of ``if_then_else(inside, x[..] * w[..], 0)``, or of x alone guarded; return the two loads."""
     store = block.body
     if block.init is None or not isinstance(store, BufferStore) or not isinstance(store.value, Add):
         return None
-    product = (
-        store.value.b
-        if isinstance(store.value.a, BufferLoad) and store.value.a.buffer is store.buffer
-        else store.value.a
-    )
+    a, b = store.value.a, store.value.b
+    test, product = _guard(b if isinstance(a, BufferLoad) and a.buffer is store.buffer else a)
     if not isinstance(product, Mul):
         return None
-    for guarded, plain in ((product.a, product.b), (product.b, product.a)):
-        if isinstance(guarded, CallIntrin) and guarded.op.name == "tir.if_then_else" and isinstance(plain, BufferLoad):
-            loads = loads_of(guarded.args[1])
-            if len(loads) == 1 and guarded.args[1] is loads[0]:
-                return loads[0], plain
+    axes = {iv.var for iv in block.iter_vars}
+    for factor, plain in ((product.a, product.b), (product.b, product.a)):
+        inside, value = _guard(factor) if test is None else (test, factor)
+        data, weight = (e.value if isinstance(e, Cast) else e for e in (value, plain))
+        loads = isinstance(data, BufferLoad) and isinstance(weight, BufferLoad)
+        if inside is not None and loads and used_vars(inside) & axes <= used_vars(data.indices):
+            return data, weight
     return None
+
+
+def _guard(value: PrimExpr) -> tuple[PrimExpr | None, PrimExpr]:
+    """Return what guards a value, where something does, and the value itself."""
+    if isinstance(value, CallIntrin) and value.op.name == "tir.if_then_else":
+        return value.args[0], value.args[1]
+    return None, value
 
 
 def schedule_transposed(ctx: RuleContext, name: str) -> set[str]:
@@ -109,7 +114,7 @@ def _tile(
     if spatial[-1] not in loop_of:
         raise ScheduleError("transposed: the output is one pixel wide")
     stride = strides[spatial[-1]]
-    column, vector, phase = sch.split(loop_of[spatial[-1]], [None, lanes, stride])
+    column, phase, vector = sch.split(loop_of[spatial[-1]], [None, stride, lanes])
     sch.reorder(*outer, *channels[:1], *rows, *phases, column, *channels[1:], phase, vector)
     sch.compute_at(rv, column)
     sch.set_scope(rv, 0, "local")
