@@ -95,7 +95,7 @@ def _exact(fn: Any) -> Any:
     return reference
 
 
-def _mean(x: Any, axis: Any, keepdims: bool) -> Any:
+def _mean(x: np.ndarray, axis: int | tuple[int, ...] | None, keepdims: bool) -> np.ndarray:
     if x.dtype.kind not in "iu":
         return _exact(np.mean)(x, axis, keepdims)
     total = np.sum(x, axis=axis, keepdims=keepdims, dtype=np.uint64 if x.dtype.kind == "u" else np.int64)

@@ -336,10 +336,10 @@ def mutates(node: torch.fx.Node) -> bool:
     return getattr(getattr(_target_of(node), "_schema", None), "is_mutable", False)
 
 
-def in_place(node: Any) -> bool:
+def in_place(node: torch.fx.Node) -> bool:
     """Whether a call writes to its first argument, which is its result."""
     schema = getattr(node.target, "_schema", None)
-    writes = getattr(schema, "is_mutable", False) and len(schema.returns) == 1
+    writes = schema is not None and schema.is_mutable and len(schema.returns) == 1
     return writes and str(node.target).split(".")[1].endswith("_")
 
 

@@ -161,8 +161,8 @@ def _product_of_windows(lanes: int, call: Call, bb: BlockBuilder) -> Call | None
     channels, depth, *kernel = panels.known_shape(weight)
     sizes, outs, rank, taps = panels.shape_of(data), panels.shape_of(call), len(kernel), kernel[-1]
     gaps, strides = (np.broadcast_to(attrs.get(n, 1), rank) for n in ("dilation", "strides"))
-    plain = sizes and outs and not np.any(attrs.get("padding", 0)) and attrs.get("groups", 1) == 1
-    if not plain or str(getattr(call.ty, "dtype", "")) != "float32" or prod(kernel) != taps:
+    plain = not np.any(attrs.get("padding", 0)) and attrs.get("groups", 1) == 1 and prod(kernel) == taps
+    if not (sizes and outs and plain) or str(getattr(call.ty, "dtype", "")) != "float32":
         return None
     columns = prod(panels.likely(d, panels.LIKELY_SIZE) for d in outs[2:])
     known, moves = panels.known_shape(call), taps > 1 or any(s > 1 for s in strides)

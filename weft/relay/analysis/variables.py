@@ -39,7 +39,7 @@ def all_vars(expr: Expr) -> list[Var]:
     return _distinct(e for e in ir.operands_first((expr,), _as_it_stands) if isinstance(e, Var))
 
 
-def _as_it_stands(expr: ir.Node) -> Iterator[Any]:
+def _as_it_stands(expr: ir.Node) -> Iterator[ir.Node]:
     if not isinstance(expr, Match):
         yield from _below(expr)
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from weft import error, ir, tir
@@ -117,10 +117,13 @@ def _constructor(rank: int) -> Any:
     construct.__name__ = f"resize{rank}d"
     construct.__doc__ = f"Resize the spatial axes of {_LAYOUTS[rank]} data to `size`, which may be an expression."
 
+    by_position: Callable[..., ir.Expr] = construct
+
     @functools.wraps(construct)
-    def in_either_order(data: Any, size: Any, *order: Any, **named: Any) -> ir.Expr:
-        region = (None,) if order and isinstance(order[0], str) else ()  # TVM 0.8 has none
-        return construct(data, size, *region, *order, **named)
+    def in_either_order(data: ir.Expr, size: ir.Expr | int | Sequence[int], *order: object, **named: object) -> ir.Expr:
+        if order and isinstance(order[0], str):  # TVM 0.8 has no region
+            order = (None, *order)
+        return by_position(data, size, *order, **named)
 
     return in_either_order
 

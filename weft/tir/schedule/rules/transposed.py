@@ -35,8 +35,9 @@ def guarded_product(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
     for factor, plain in ((product.a, product.b), (product.b, product.a)):
         inside, value = _guard(factor) if test is None else (test, factor)
         data, weight = (e.value if isinstance(e, Cast) else e for e in (value, plain))
-        loads = isinstance(data, BufferLoad) and isinstance(weight, BufferLoad)
-        if inside is not None and loads and used_vars(inside) & axes <= used_vars(data.indices):
+        if inside is None or not isinstance(data, BufferLoad) or not isinstance(weight, BufferLoad):
+            continue
+        if used_vars(inside) & axes <= used_vars(data.indices):
             return data, weight
     return None
 
