@@ -11,7 +11,7 @@ from math import gcd, lcm
 from typing import NamedTuple
 
 from weft.arith.context import NEG_INF, POS_INF, Atom, Context
-from weft.arith.linear import Mono, Poly
+from weft.arith.linear import Mono, Poly, add
 from weft.ir import CallIntrin, Cast, DataType, Div, Mod, SizeVar
 
 Limits = tuple[int, int]
@@ -130,7 +130,18 @@ def _div(cx: Context, info: Atom) -> Limits:
     low, high = max(1, den[0]), max(1, den[1])
     least = _floordiv(num[0], low) if num[0] < 0 else 0 if high == POS_INF else _floordiv(num[0], high)
     most = _floordiv(num[1], low) if num[1] >= 0 else -1 if high == POS_INF else _floordiv(num[1], high)
-    return least, most
+    return least, min(most, _most_times(cx, *info.args)) if any(info.args[1]) else most
+
+
+def _most_times(cx: Context, num: Poly, den: Poly) -> int:
+    """The greatest quotient by a divisor that is no number, where it ends the dividend: ``i // n`` of ``i < 8 * n``."""
+    for m, c in list(num.items()):
+        last = cx.ranges.get(m[0], (None, None))[1] if len(m) == 1 and c > 0 else None
+        if last is not None and any(last):
+            num = add(add(num, {m: c}, -1), last, c)
+    lead = max(den, key=len)
+    times = num.get(lead, 0) // den[lead] if den[lead] > 0 else 0
+    return times - 1 if times > 0 and bound_of(cx, add(num, den, -times))[1] < 0 else POS_INF
 
 
 def _mod(cx: Context, info: Atom) -> Limits:

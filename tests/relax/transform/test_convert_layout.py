@@ -220,6 +220,16 @@ def test_groups_as_wide_as_panels_are_packed(outs, ins):
     assert conv.attrs["kernel_layout"] == "OHWI32o"
 
 
+@pytest.mark.parametrize(("groups", "ins", "outs"), [(2, 64, 32), (3, 32, 48)])
+def test_wide_groups_are_images_of_their_own(groups, ins, outs):
+    weight = relax.const(RNG.standard_normal((groups * outs, ins, 3, 3)).astype(np.float32) / ins)
+    convolved = lambda x: relax.op.nn.conv2d(x, weight, groups=groups, padding=(1, 0))  # noqa: E731
+    mod = model(lambda x: relax.op.nn.relu(convolved(x)), ("n", groups * ins, "h", "w"))
+    made = relax.transform.convert_layout()(relax.transform.normalize()(mod))["main"]
+    assert sum(isinstance(n, Call) and n.op is Op.get("relax.nn.conv2d_winograd") for n in walk(made)) == groups
+    check_values(mod, [(2, groups * ins, 9, 14), (1, groups * ins, 4, 3), (0, groups * ins, 4, 3)])
+
+
 LONE = [
     # channels in and out, window, attributes; how many convolutions it becomes, and whether lanes are pixels
     ((5, 1), (9, 7), {"padding": (4, 3)}, 1, True),

@@ -313,6 +313,8 @@ def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
     alone = s.ends_here and not (has_last or s.machine.masks_freely)  # no neighbour has channels last
     if group == 1 and (made := channels_first(s.machine, call, has_last, alone, not tile, bb)) is not None:
         return _Kept(made.op, made.args, made.attrs, span=call.span)
+    if tile and groups > 1:
+        return _each_image(s, call, bb)
     if tile and isinstance(weight, ir.Constant):
         padding = np.resize(attrs.get("padding", 0), 2 * len(sizes)).reshape(2, -1)[:, -2:]
         new = ir.Attrs.of(padding=tuple(padding.ravel().tolist()), tile=tile, channels=channels)
@@ -365,6 +367,23 @@ def _has_odd_groups(s: _Layouts, shape: Sequence[int], groups: int, apart: bool)
         return 1 < groups <= _MOST_GROUPS and odd
     full = lanes % outs > 0 and 2 * _panel(s, outs) <= 5 * outs
     return 1 < groups <= MOST_GROUPS_OF_WINDOWS and odd and shape[1] > 1 and full
+
+
+def _each_image(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Call:
+    """Compute each group as the convolution of an image of its own."""
+    twin, parts = s.to_last(call.args[0], bb), []
+    weight: ir.Constant = call.args[1]  # type: ignore[assignment]
+    axis = len(weight.data.shape) - 1
+    for i, kernel in enumerate(np.split(weight.data.numpy(), call.attrs["groups"])):
+        begin, end = i * kernel.shape[1], (i + 1) * kernel.shape[1]
+        own = bb.emit(make_call("strided_slice")(twin, axes=[axis], begin=[begin], end=[end]))
+        data = bb.emit(panels.permute(own, _to_first(axis + 1)))
+        s.last[data] = own
+        attrs = call.attrs.with_(groups=1, channels=len(kernel))
+        alone = bb.normalize(ir.Call(call.op, (data, ir.constant(kernel)), attrs, span=call.span))
+        made = _convolution(s, alone, bb)
+        parts.append(s.to_last(bb.emit(made), bb) if isinstance(made, _Kept) else bb.emit(made))
+    return ir.Call(ir.Op.get("relax.concat"), (ir.Tuple(tuple(parts)),), ir.Attrs.of(axis=axis))
 
 
 def _each_group(s: _Layouts, call: ir.Call, group: int, bb: BlockBuilder) -> ir.Call:
@@ -453,16 +472,18 @@ _WRITTEN_OUT = 25
 def _winograd_tile(s: _Layouts, call: ir.Call, kernel: np.ndarray) -> int:
     """Choose the tile of Winograd's algorithm, or 0 where the convolution is none for it, as of images or frames."""
     attrs, ty, (o, c, *taps) = call.attrs, call.ty, kernel.shape
+    groups = attrs.get("groups", 1)
     padding = np.resize(attrs.get("padding", 0), (2, len(taps)))
     if taps[-2:] != [3, 3] or any(n != 1 for n in taps[:-2]) or padding[:, :-2].any():
         return 0
     plain = all(np.all(np.ravel(attrs.get(name, 1)) == 1) for name in ("strides", "dilation"))
-    if not s.winograd or not plain or attrs.get("groups", 1) != 1 or c % 16:
+    if not s.winograd or not plain or groups > _MOST_GROUPS or c % 16:
         return 0
     if kernel.dtype != np.float32 or not isinstance(ty, ir.TensorType) or ty.shape is None or ty.dtype != "float32":
         return 0
     n, _, *frames = (panels.likely(d, 1) for d in ty.shape[:-2])
     h, w = (panels.likely(d, panels.LIKELY_SIZE) for d in ty.shape[-2:])
+    o //= groups
     channels = (c, panels.round_up(o, _panel(s, o)))
     near = s.near and all(ir.as_int(d) is not None for d in ty.shape)
     best = winograd_tile((n * prod(frames), h, w), channels, near, s.machine)
