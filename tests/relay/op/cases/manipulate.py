@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.relay.op.contract import Case, Known, Sizes, call, case, cases
+from tests.relay.op.contract import Case, Cases, Known, Sizes, call, case, cases
 
 
 def _shaped(shape: Any) -> Any:
@@ -25,13 +25,9 @@ case("reshape", make=lambda s: call(s.integer(s.a, s.b), newshape=-1, expect=_sh
 
 
 @cases("contrib_reverse_reshape")
-def _reversed(s: Sizes) -> Case:
-    return call(s.real(s.a, 5, s.c), newshape=(-1, 0), expect=_shaped((s.a * 5, s.c)))
-
-
-@cases("contrib_reverse_reshape")
-def _reversed_split(s: Sizes) -> Case:
-    return call(s.real(2, s.c, 6), newshape=(-1, 0, -4, 3, 2), expect=_shaped((2, s.c, 3, 2)))
+def _reverse_reshape(s: Sizes) -> Cases:
+    yield call(s.real(s.a, 5, s.c), newshape=(-1, 0), expect=_shaped((s.a * 5, s.c)))
+    yield call(s.real(2, s.c, 6), newshape=(-1, 0, -4, 3, 2), expect=_shaped((2, s.c, 3, 2)))
 
 
 case("dyn.reshape", make=lambda s: call(s.real(s.a, s.c, 6), np.int64([0, -1, 3]), expect=_shaped((s.a, s.c * 2, 3))))
