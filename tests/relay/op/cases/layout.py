@@ -31,12 +31,10 @@ def _reorg(s: Sizes) -> Case:
     def expect(x):
         n, c, h, w = x.shape
         out = np.zeros((n, c * 4, h // 2, w // 2), x.dtype)
-        flat = out.reshape(n, c // 4, h * 2, w * 2).copy()
         blocks = x.reshape(n, c // 4, h, 2, w, 2)
         for a in range(2):
             for b in range(2):
                 out[:, (a * 2 + b) * c :][:, :c] = blocks[:, :, :, a, :, b].reshape(n, c, h // 2, w // 2)
-        assert flat.size == x.size
         return out
 
     return call(s.real(s.a, 4, 4, 6), stride=2, expect=expect)
@@ -123,7 +121,7 @@ def _diagonals(above: str, below: str):
 def _matrix_set_diag(s: Sizes) -> Cases:
     def expect(x, d):
         out = x.copy()
-        for i in range(min(3, 4 - 1)):
+        for i in range(3):
             out[:, i, i + 1] = d[:, i]
         return out
 
