@@ -45,9 +45,7 @@ case("sum", make=lambda s: call(s.real(s.a, s.b), axis=()))
 def _arg(s: Sizes, name: str) -> Cases:
     yield call(s.integer(s.b, s.a, s.c, low=-2, high=3), axis=1)  # many equals
     yield call(s.integer(s.a, s.b, low=-2, high=3, dtype="int32"), axis=0, keepdims=True, select_last_index=True)
-
-
-case("argmax", "argmin", make=lambda s, name: call(s.real(s.b, s.c), axis=-1, keepdims=True, dtype="int32"))
+    yield call(s.real(s.b, s.c), axis=-1, keepdims=True, dtype="int32")
 
 
 @cases("argmax", "argmin")

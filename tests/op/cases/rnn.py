@@ -64,20 +64,16 @@ def _gru_inputs(s: Sizes, n: int, directions: int, projected: bool):
     return x, w, r, s.real(directions, 2 * gates), *tail
 
 
-case("nn.gru", make=lambda s: call(*_gru_inputs(s, 4, 1, False), **NEAR))
-
-
 @cases("nn.gru")
-def _gru_linear_before_reset(s: Sizes) -> Case:
-    return call(*_gru_inputs(s, 5, 2, False), direction="bidirectional", linear_before_reset=True, **NEAR)
-
-
-case("nn.gru_recurrence", make=lambda s: call(*_gru_inputs(s, 18, 1, True), clip=0.7, **NEAR))
+def _gru(s: Sizes) -> Cases:
+    yield call(*_gru_inputs(s, 4, 1, False), **NEAR)
+    yield call(*_gru_inputs(s, 5, 2, False), direction="bidirectional", linear_before_reset=True, **NEAR)
 
 
 @cases("nn.gru_recurrence")
-def _gru_recurrence_both(s: Sizes) -> Case:
-    return call(*_gru_inputs(s, 7, 2, True), direction="bidirectional", linear_before_reset=True, **NEAR)
+def _gru_recurrence(s: Sizes) -> Cases:
+    yield call(*_gru_inputs(s, 18, 1, True), clip=0.7, **NEAR)
+    yield call(*_gru_inputs(s, 7, 2, True), direction="bidirectional", linear_before_reset=True, **NEAR)
 
 
 def _rnn_inputs(s: Sizes, n: int, directions: int, projected: bool):

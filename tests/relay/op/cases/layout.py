@@ -72,11 +72,9 @@ def _dilate(s: Sizes) -> Case:
 
 
 @cases("meshgrid")
-def _meshgrid(s: Sizes) -> Case:
-    return call((s.real(s.a), s.real(s.b)), indexing="xy", expect=lambda t: tuple(np.meshgrid(*t, indexing="xy")))
-
-
-case("meshgrid", make=lambda s: call((s.real(), s.real(s.b)), expect=lambda t: tuple(np.meshgrid(*t, indexing="ij"))))
+def _meshgrid(s: Sizes) -> Cases:
+    yield call((s.real(s.a), s.real(s.b)), indexing="xy", expect=lambda t: tuple(np.meshgrid(*t, indexing="xy")))
+    yield call((s.real(), s.real(s.b)), expect=lambda t: tuple(np.meshgrid(*t, indexing="ij")))
 
 
 @cases("unravel_index")
