@@ -59,8 +59,7 @@ def test_an_import_of_an_absent_name_says_so_too():
 
 def test_names_that_nobody_has():
     assert not hasattr(weft, "no_such")
-    with pytest.raises(AttributeError, match="^module 'weft' has no attribute 'no_such'$"):
-        _ = weft.no_such
+    refuses(AttributeError, "^module 'weft' has no attribute 'no_such'$", getattr, weft, "no_such")
     refuses(ImportError, r"_ffi_api.* TVM's functions of C\+\+", exec, "from weft.runtime import _ffi_api")
     with pytest.raises(AttributeError, match="^module 'weft.tir.function' has no attribute '__all__'"):
         _ = importlib.import_module("weft.tir.function").__all__

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import _aliases, environment
 
 
@@ -89,10 +90,8 @@ def test_names_that_are_no_alias():
     assert (
         _aliases.find("tir") is None and _aliases.find("ndx") is None and _aliases.find("tirx.stmt") == "weft.tir.stmt"
     )
-    with pytest.raises(ModuleNotFoundError):
-        importlib.import_module("weft.tirx.nothing_of_that_name")
-    with pytest.raises(AttributeError):
-        weft.nothing_of_that_name  # noqa: B018
+    refuses(ModuleNotFoundError, "", importlib.import_module, "weft.tirx.nothing_of_that_name")
+    refuses(AttributeError, "", getattr, weft, "nothing_of_that_name")
 
 
 SWEEP = """

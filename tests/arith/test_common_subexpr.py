@@ -34,14 +34,9 @@ def test_leaves_are_no_computations(leaf):
     assert named(leaf, 0) == {} and named(leaf * leaf, 2) == {}
 
 
-def test_calls_with_effects_are_looked_into_only():
-    call = tir.call_extern("int32", "next", x + y)
-    assert named(call * call, 2) == {str(x + y): 2}
-
-
-def test_loads_are_looked_into_only():
-    load = tir.decl_buffer((64,), "int32", "A")[x + y]
-    assert named(load * load, 2) == {str(x + y): 2}
+@pytest.mark.parametrize("e", [tir.call_extern("int32", "next", x + y), tir.decl_buffer((64,), "int32", "A")[x + y]])
+def test_calls_with_effects_and_loads_are_looked_into_only(e):
+    assert named(e * e, 2) == {str(x + y): 2}
 
 
 def test_a_variable_that_is_bound_inside_is_no_value_outside():

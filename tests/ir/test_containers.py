@@ -75,8 +75,7 @@ def test_options_of_passes():
     assert config["tirx.UnrollLoop"].auto_max_step == config["tir.UnrollLoop"]["auto_max_step"] == 10
     assert config["tirx.UnrollLoop"].explicit_unroll is True
     assert "s_tir.UnrollLoop" in config and "tir.LoopPartition" not in config
-    with pytest.raises(AttributeError, match="no option 'x'"):
-        _ = config["tirx.UnrollLoop"].x
+    refuses(AttributeError, "no option 'x'", getattr, config["tirx.UnrollLoop"], "x")
     refuses(TypeError, "no option 'invalid'", ir.PassContext, config={"tirx.UnrollLoop": {"invalid": 1}})
     for wrong in ({"no-such-option": True}, {"tirx.UnrollLoop": 1}):
         refuses(AttributeError, "", ir.PassContext, config=wrong)

@@ -8,6 +8,8 @@ kernels with constant dimensions are compiled for each set.
 
 from __future__ import annotations
 
+import inspect
+import itertools
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -113,8 +115,13 @@ def call(
 
 
 TARGET = target.Target("llvm")
+Cases = Iterator[Case]
 Maker = Callable[[Sizes], "Case | None"]
 CASES: dict[str, list[Maker]] = {}
+
+
+def _nth(made: Any, n: int) -> Any:
+    return next(itertools.islice(made, n, None)) if isinstance(made, Iterator) else made
 
 
 def registering(table: dict[str, list[Callable[..., Any]]]) -> tuple[Callable[..., Any], Callable[..., None]]:
@@ -123,13 +130,17 @@ def registering(table: dict[str, list[Callable[..., Any]]]) -> tuple[Callable[..
     def cases(*names: str, when: Callable[[Sizes], Any] = lambda s: True) -> Callable[..., Any]:
         """Register a function from sizes (and the operator's name, if it takes two arguments) to a case.
 
-        There is none for the sizes that `when` refuses.
+        A generator has several, as many for all sizes. There is none for the sizes that `when` refuses.
         """
 
         def register(fn: Callable[..., Any]) -> Callable[..., Any]:
             for name in names:
                 given = (name,) if fn.__code__.co_argcount > 1 else ()
-                table.setdefault(name, []).append(lambda s, given=given: fn(s, *given) if when(s) else None)
+                count = len([*fn(Sizes(SIZES[0], name), *given)]) if inspect.isgeneratorfunction(fn) else 1
+                for n in range(count):
+                    table.setdefault(name, []).append(
+                        lambda s, n=n, given=given: _nth(fn(s, *given), n) if when(s) else None
+                    )
             return fn
 
         return register

@@ -101,10 +101,8 @@ def test_devices_by_name(remote):
 
 
 def test_names_that_are_not_there():
-    with pytest.raises(AttributeError, match="PopenSession"):
-        _ = rpc.with_minrpc
-    with pytest.raises(AttributeError, match="no attribute"):
-        _ = rpc.no_such_name
+    refuses(AttributeError, "PopenSession", getattr, rpc, "with_minrpc")
+    refuses(AttributeError, "no attribute", getattr, rpc, "no_such_name")
     with pytest.raises(error.InvalidArgument, match="constructor as a list"):
         rpc.connect("127.0.0.1", 1, session_constructor_args="rpc.PopenSession")
 

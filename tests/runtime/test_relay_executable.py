@@ -207,8 +207,7 @@ def test_instructions_check_their_fields():
     refuses(InvalidArgument, "unknown scalar operation", I.scalar, "sin", 0, 1, 2)
     assert I.goto(3).pc_offset == 3
     assert I.goto(3) == I.goto(3) != I.goto(4)
-    with pytest.raises(AttributeError, match="the instruction Goto has no field 'dst'"):
-        I.goto(3).dst  # noqa: B018
+    refuses(AttributeError, "the instruction Goto has no field 'dst'", getattr, I.goto(3), "dst")
 
 
 def test_a_fatal_whose_constant_is_no_text():

@@ -49,8 +49,7 @@ def test_files(name, tmp_path):
     check(again)
     check(again["add"])
     check(again.add)
-    with pytest.raises(AttributeError, match="nor is it a function"):
-        _ = again.subtract
+    refuses(AttributeError, "nor is it a function", getattr, again, "subtract")
 
 
 def test_no_llvm(tmp_path):
@@ -87,8 +86,7 @@ def test_executable():
     check(executable)
     check(executable["add"])
     assert isinstance(weft.compile(add), Executable) and weft.compile(add).get_source("ll")
-    with pytest.raises(AttributeError):
-        _ = executable.no_such
+    refuses(AttributeError, "", getattr, executable, "no_such")
 
 
 def test_properties():

@@ -10,10 +10,6 @@ from weft import error, ir, te, tir
 RNG = np.random.default_rng(13)
 
 
-def run(s, args, *arrays, target="llvm"):
-    weft.build(s, args, target=target)(*arrays)
-
-
 def argmax():
     def combine(x, y):
         first = x[1] >= y[1]
@@ -34,7 +30,7 @@ def check_greatest(s, at, value, index, best, rows, columns):
     places = np.tile(np.arange(columns, dtype="int32"), (rows, 1))
     x = RNG.random((rows, columns), "float32")
     found, most = np.zeros(rows, "int32"), np.zeros(rows, "float32")
-    run(s, [at, value, index, best], places, x, found, most)
+    weft.build(s, [at, value, index, best], "llvm")(places, x, found, most)
     np.testing.assert_array_equal(found, x.argmax(1))
     np.testing.assert_array_equal(most, x.max(1))
 
@@ -69,7 +65,7 @@ def test_several_outputs_in_a_cache(target):
     assert [c.name for c in cached] == ["B_local_v0", "B_local_v1"]
     s[cached[0]].compute_at(s[outs[0]], outs[0].op.axis[0])
     x, first, second = RNG.random((8, 9), "float32"), *np.zeros((2, 8, 9), "float32")
-    run(s, [a, *outs], x, first, second, target=target)
+    weft.build(s, [a, *outs], target)(x, first, second)
     np.testing.assert_allclose(first, x + 1, rtol=1e-6)
     np.testing.assert_allclose(second, 2 * x, rtol=1e-6)
 
@@ -109,6 +105,12 @@ def stages(rows=20, columns=24):
     return a, b, te.compute((rows, columns), lambda i, j: b[rows - 1 - i, j] + 1.0, name="C")
 
 
+def check_stages(kernel):
+    x, out = RNG.random((20, 24), "float32"), np.zeros((20, 24), "float32")
+    kernel(x, out)
+    np.testing.assert_allclose(out, 2 * x[::-1] + 1, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("wanted", "expected"),
     [
@@ -126,9 +128,7 @@ def test_strides_of_a_stage(wanted, expected, target):
     for axis, factor, offset in wanted:
         s[b].storage_align(b.op.axis[axis], factor, offset)
     assert strides(te.schedule.schedule_to_prim_func(s, [a, c])) == {"B": expected}
-    x, out = RNG.random((20, 24), "float32"), np.zeros((20, 24), "float32")
-    run(s, [a, c], x, out, target=target)
-    np.testing.assert_allclose(out, 2 * x[::-1] + 1, rtol=1e-6)
+    check_stages(weft.build(s, [a, c], target))
 
 
 def test_strides_of_a_tile_with_two_halves():
@@ -140,20 +140,15 @@ def test_strides_of_a_tile_with_two_halves():
     s[b].double_buffer()
     func = te.schedule.schedule_to_prim_func(s, [a, c])
     assert strides(tir.transform.InjectDoubleBuffer()(func)["main"]) == {"B": [148, 37, 1]}
-    x, out = RNG.random((20, 24), "float32"), np.zeros((20, 24), "float32")
-    run(s, [a, c], x, out)
-    np.testing.assert_allclose(out, 2 * x[::-1] + 1, rtol=1e-6)
+    check_stages(weft.build(s, [a, c], "llvm"))
 
 
 def test_strides_of_blocks():
-    a, b, c = stages()
+    a, _, c = stages()
     sch = tir.Schedule(te.create_prim_func([a, c]))
     sch.storage_align(sch.get_block("B"), 0, axis=0, factor=32, offset=1)
     assert strides(sch.mod["main"]) == {"B": [33, 1]}
-    x, out = RNG.random((20, 24), "float32"), np.zeros((20, 24), "float32")
-    weft.build(sch.mod, target="llvm")["main"](x, out)
-    np.testing.assert_allclose(out, 2 * x[::-1] + 1, rtol=1e-6)
-    assert b.op.name == "B"
+    check_stages(weft.build(sch.mod, target="llvm")["main"])
 
 
 def test_the_operation_of_a_stage_is_that_of_its_parts_after_rfactor():

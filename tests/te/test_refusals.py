@@ -80,11 +80,6 @@ STAGES = [
 ]
 
 
-@pytest.mark.parametrize(("use", "message"), STAGES)
-def test_stages(use, message):
-    refuses(error.ScheduleError, f"(?s){message}", use, te.create_schedule(C.op))
-
-
 REDUCTIONS = [
     (lambda s: s[P].vectorize(K), "is a reduction"),
     (lambda s: s[P].parallel(K), "is a reduction"),
@@ -106,9 +101,9 @@ REDUCTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("use", "message"), REDUCTIONS)
-def test_reductions(use, message):
-    refuses(error.ScheduleError, f"(?s){message}", use, te.create_schedule(P.op))
+@pytest.mark.parametrize(("out", "use", "message"), [(C, *row) for row in STAGES] + [(P, *row) for row in REDUCTIONS])
+def test_stages(out, use, message):
+    refuses(error.ScheduleError, f"(?s){message}", use, te.create_schedule(out.op))
 
 
 def test_loops_around_each_other():

@@ -9,17 +9,13 @@ from weft import error, ir, runtime, script, te, tir
 from weft.target import get_source
 
 
-def run(s, tensors, *arrays, target="llvm"):
-    weft.build(s, tensors, target=target)(*arrays)
-
-
 def check(s, tensors, wanted, rtol=1e-6, targets=("llvm", "c")):
     """Compare the last tensor with what `wanted` makes of random ones before it, on each target."""
     rng, (*shapes, last) = np.random.default_rng(0), [[d.value for d in t.shape] for t in tensors]
     arrays = [rng.random(shape, "float32") for shape in shapes]
     for target in targets:
         out = np.zeros(last, "float32")
-        run(s, tensors, *arrays, out, target=target)
+        weft.build(s, tensors, target)(*arrays, out)
         np.testing.assert_allclose(out, wanted(*arrays), rtol=rtol)
 
 
@@ -190,7 +186,7 @@ def test_tensorize(split_reduction):
         s[c].tensorize(ji, dot_row(12, 4))
     rng = np.random.default_rng(0)
     x, y, out = rng.random((m, k), "float32"), rng.random((n, k), "float32"), np.full((m, n), 9, "float32")
-    run(s, [a, b, c], x, y, out)
+    weft.build(s, [a, b, c], "llvm")(x, y, out)
     np.testing.assert_allclose(out, x @ y.T, rtol=1e-5)
 
 

@@ -260,5 +260,4 @@ def test_tune_tir_of_symbolic_shapes_needs_arguments():
 
 def test_names_of_the_package():
     assert weft.tune.tune_relax is weft.relax.tune_relax
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = weft.tune.nothing
+    refuses(AttributeError, "no attribute 'nothing'", getattr, weft.tune, "nothing")

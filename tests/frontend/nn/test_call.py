@@ -71,17 +71,7 @@ def test_two_fresh_buffers():
 
     def model(x):
         out = nn.Tensor.placeholder(x.shape, "float32")
-        return [op.tensor_ir_inplace_op(fill, "fill", [x, op.empty(x.shape), k], 1, out) for k in (1, 2)]
-
-    @T.prim_func(private=True)
-    def fill(a: T.handle, b: T.handle, k: T.int64):
-        m = T.int64()
-        A = T.match_buffer(a, (m, 4), "float32")
-        B = T.match_buffer(b, (m, 4), "float32")
-        for i, j in T.grid(m, 4):
-            with T.block("fill"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = A[vi, vj] + T.Cast("float32", k)
+        return [op.tensor_ir_inplace_op(add_rows, "fill", [x, op.empty(x.shape), 0, k], 1, out) for k in (1, 2)]
 
     a, b = run(model, X, x=["n", 4])
     np.testing.assert_allclose(a.numpy(), X + 1, rtol=1e-6)

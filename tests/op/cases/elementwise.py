@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.op.contract import Case, Sizes, call, case, cases
+from tests.op.contract import Case, Cases, Sizes, call, case, cases
 from weft.op import list_ops
 
 FLOAT_ONLY = {
@@ -117,18 +117,16 @@ for _dtype in ("int64", "int32", "uint8", "int8"):
     _integer_division(_dtype)
 
 
-case("power", make=lambda s: call(s.real(s.a, s.b, low=0.1, high=4), s.real(s.b), rtol=2e-5))
-
-
 @cases("power")
-def _power_negative(s: Sizes) -> Case:
+def _power(s: Sizes) -> Cases:
+    yield call(s.real(s.a, s.b, low=0.1, high=4), s.real(s.b), rtol=2e-5)
     y = s.real(s.a, s.b)
     y.value[:] = s.integer(s.a, s.b, low=-3, high=4).value
-    return call(s.real(s.a, s.b, low=-4, high=-0.3), y, rtol=2e-5)
+    yield call(s.real(s.a, s.b, low=-4, high=-0.3), y, rtol=2e-5)
+    yield call(s.integer(s.a, s.b), s.integer(s.a, s.b, low=0, high=6))
+    yield call(s.integer(s.a, s.b), s.integer(s.a, s.b, low=-5, high=23))
 
 
-case("power", make=lambda s: call(s.integer(s.a, s.b), s.integer(s.a, s.b, low=0, high=6)))
-case("power", make=lambda s: call(s.integer(s.a, s.b), s.integer(s.a, s.b, low=-5, high=23)))
 case("atan2", make=lambda s: call(s.real(s.a, s.b), s.real(s.a, s.b), rtol=1e-4))
 
 

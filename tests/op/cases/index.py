@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.op.contract import Array, Case, Sizes, call, case, cases
+from tests.op.contract import Array, Case, Cases, Sizes, call, case, cases
 
 case("take", make=lambda s: call(s.real(s.a, 6, s.c), s.integer(s.b, 2, low=-6, high=6), axis=1))
 case("take", make=lambda s: call(s.real(s.a, 4), s.integer(low=0, high=4, dtype="int32"), axis=-1))
@@ -31,12 +31,10 @@ def _distinct(s: Sizes, rows: int, n: int, picked: int) -> Array:
     return out
 
 
-case("scatter_elements", make=lambda s: call(s.real(s.a, 8), _distinct(s, s.a, 8, 5), s.real(s.a, 5), axis=1))
-
-
 @cases("scatter_elements")
-def _scatter_elements_from_the_end(s: Sizes) -> Case:
-    return call(s.real(8, s.a), s.integer(3, s.a, low=-8, high=8), s.real(3, s.a), axis=0, reduction="add", atol=1e-5)
+def _scatter_elements(s: Sizes) -> Cases:
+    yield call(s.real(s.a, 8), _distinct(s, s.a, 8, 5), s.real(s.a, 5), axis=1)
+    yield call(s.real(8, s.a), s.integer(3, s.a, low=-8, high=8), s.real(3, s.a), axis=0, reduction="add", atol=1e-5)
 
 
 def _scatter_reduce(kind: str) -> None:
@@ -59,13 +57,11 @@ for _kind in ("add", "mul", "max", "min", "mean"):
     _scatter_reduce(_kind)
 
 
-case("scatter_nd", make=lambda s: call(s.real(5, 6), _distinct(s, 4, 5, 2), s.real(4)))
-
-
 @cases("scatter_nd")
-def _scatter_nd_rows(s: Sizes) -> Case:
+def _scatter_nd(s: Sizes) -> Cases:
+    yield call(s.real(5, 6), _distinct(s, 4, 5, 2), s.real(4))
     indices = _distinct(s, 1, 5, 3)
-    return call(s.real(5, s.b), Array(np.ascontiguousarray(indices.value.T), (3, 1)), s.real(3, s.b))
+    yield call(s.real(5, s.b), Array(np.ascontiguousarray(indices.value.T), (3, 1)), s.real(3, s.b))
 
 
 case("scatter_elements", make=lambda s: call(s.boolean(s.a, 8), _distinct(s, s.a, 8, 5), s.boolean(s.a, 5), axis=1))
@@ -78,23 +74,21 @@ def _index_tensor(s: Sizes) -> Case:
     return call(s.real(4, 5, s.c), (s.integer(s.a, 1, low=0, high=4), s.integer(s.b, low=-5, high=5)))
 
 
-case("index_put", make=lambda s: call(s.real(4, s.c), (_rows(s, 3, 4),), s.real(3, s.c)))
+def _rows(s: Sizes, n: int, size: int) -> Array:
+    out = s.integer(n)
+    out.value[:] = s.rng.permutation(size)[:n]
+    return out
 
 
 @cases("index_put")
-def _index_put_add(s: Sizes) -> Case:
-    return call(
+def _index_put(s: Sizes) -> Cases:
+    yield call(s.real(4, s.c), (_rows(s, 3, 4),), s.real(3, s.c))
+    yield call(
         s.integer(4, 5),
         (s.integer(s.b, low=-4, high=4), s.integer(s.b, low=0, high=5)),
         s.integer(s.b),
         accumulate=True,
     )
-
-
-def _rows(s: Sizes, n: int, size: int) -> Array:
-    out = s.integer(n)
-    out.value[:] = s.rng.permutation(size)[:n]
-    return out
 
 
 @cases("reverse_sequence")

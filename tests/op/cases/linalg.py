@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.op.contract import Array, Case, Sizes, call, case, cases
+from tests.op.contract import Array, Cases, Sizes, call, case, cases
 
 
 def _matrices(s: Sizes, size: int) -> Array:
@@ -16,13 +16,8 @@ case("linalg.solve", make=lambda s: call(_matrices(s, 4), s.real(s.d, 4, s.b, dt
 
 
 @cases("tensor_scatter")
-def _written(s: Sizes) -> Case:
-    return call(s.real(s.a, 9, s.b), s.real(s.a, 4, s.b), s.integer(s.a, low=-2, high=8), axis=1)
-
-
-case(
-    "tensor_scatter",
-    make=lambda s: call(
+def _tensor_scatter(s: Sizes) -> Cases:
+    yield call(s.real(s.a, 9, s.b), s.real(s.a, 4, s.b), s.integer(s.a, low=-2, high=8), axis=1)
+    yield call(
         s.real(s.a, 2, 6, s.c), s.real(s.a, 2, 5, s.c), s.integer(s.a, low=0, high=6, dtype="int32"), circular=True
-    ),
-)
+    )

@@ -1,6 +1,6 @@
 """Matrix products."""
 
-from tests.op.contract import Array, Case, Fixed, Sizes, call, case, cases
+from tests.op.contract import Array, Case, Cases, Fixed, Sizes, call, case, cases
 from weft.relax.transform.compress_weights import compress
 
 RANKS = (
@@ -59,11 +59,9 @@ case("outer", make=lambda s: call(s.real(s.a), s.real(s.b)))
 
 
 @cases("nn.matmul_packed")
-def _packed(s: Sizes) -> Case:
-    return call(s.real(s.d, s.a, s.b), s.real(3, s.b, 16), n=37, rtol=1e-4, atol=1e-4)
-
-
-case("nn.matmul_packed", make=lambda s: call(s.real(s.a, 9), Fixed(s.real(1, 9, 32)), n=32, rtol=1e-4, atol=1e-4))
+def _packed(s: Sizes) -> Cases:
+    yield call(s.real(s.d, s.a, s.b), s.real(3, s.b, 16), n=37, rtol=1e-4, atol=1e-4)
+    yield call(s.real(s.a, 9), Fixed(s.real(1, 9, 32)), n=32, rtol=1e-4, atol=1e-4)
 
 
 @cases("nn.matmul_packed")

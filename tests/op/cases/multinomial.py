@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.op.contract import Array, Case, Sizes, call, cases
+from tests.op.contract import Array, Cases, Sizes, call, cases
 
 
 def _rows(s: Sizes, batch: int, vocabulary: int) -> Array:
@@ -11,10 +11,6 @@ def _rows(s: Sizes, batch: int, vocabulary: int) -> Array:
 
 
 @cases("multinomial_from_uniform")
-def _own_rows(s: Sizes) -> Case:
-    return call(_rows(s, s.a, s.c), s.real(s.a, 1, low=0.0, high=1.0), dtype="int32")
-
-
-@cases("multinomial_from_uniform")
-def _chosen_rows(s: Sizes) -> Case:
-    return call(_rows(s, s.a, s.c), s.real(s.b, 1, low=0.0, high=1.0), s.integer(s.b, 1, low=0, high=int(s.a)))
+def _multinomial(s: Sizes) -> Cases:
+    yield call(_rows(s, s.a, s.c), s.real(s.a, 1, low=0.0, high=1.0), dtype="int32")
+    yield call(_rows(s, s.a, s.c), s.real(s.b, 1, low=0.0, high=1.0), s.integer(s.b, 1, low=0, high=int(s.a)))

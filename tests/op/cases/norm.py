@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.op.contract import Case, Sizes, call, case, cases
+from tests.op.contract import Case, Cases, Sizes, call, case, cases
 
 NEAR, CLOSE = {"rtol": 1e-4, "atol": 1e-5}, {"rtol": 1e-3, "atol": 1e-4}
 
@@ -45,25 +45,11 @@ def _instance_norm(s: Sizes) -> Case | None:
     return None if s.b == 0 else call(s.real(s.a, s.c, s.b, 3), s.real(s.c), s.real(s.c), **CLOSE)
 
 
-@cases("nn.group_norm")
-def _group_norm(s: Sizes) -> Case:
-    return call(s.real(s.a, 6, s.c, 3), s.real(6), s.real(6), num_groups=3, channel_axis=1, axes=[2, 3], **CLOSE)
-
-
-@cases("nn.group_norm")
-def _group_norm_last(s: Sizes) -> Case:
-    return call(s.real(s.a, s.c, 3, 4), s.real(4), s.real(4), num_groups=2, channel_axis=-1, axes=[1, 2], **CLOSE)
-
-
 @cases("nn.batch_norm")
-def _batch_norm(s: Sizes) -> Case:
-    return call(s.real(s.a, s.c, s.b), s.real(s.c), s.real(s.c), s.real(s.c), s.real(s.c, low=0.5, high=2), **CLOSE)
-
-
-@cases("nn.batch_norm")
-def _batch_norm_last(s: Sizes) -> Case:
+def _batch_norm(s: Sizes) -> Cases:
+    yield call(s.real(s.a, s.c, s.b), s.real(s.c), s.real(s.c), s.real(s.c), s.real(s.c, low=0.5, high=2), **CLOSE)
     stats = s.real(s.c), s.real(s.c), s.real(s.c), s.real(s.c, low=0.5, high=2)
-    return call(s.real(s.a, s.b, s.c), *stats, axis=-1, center=False, epsilon=1e-3, **CLOSE)
+    yield call(s.real(s.a, s.b, s.c), *stats, axis=-1, center=False, epsilon=1e-3, **CLOSE)
 
 
 case("nn.lrn", make=lambda s: call(s.real(s.a, s.c, s.b), size=3, alpha=0.3, beta=0.5, bias=2.0))
@@ -107,23 +93,21 @@ def _attention_shared_heads(s: Sizes) -> Case:
 
 
 @cases("nn.group_norm")
-def _group_norm_plain(s: Sizes) -> Case:
-    return call(s.real(2, 6, s.c), s.real(6), s.real(6), num_groups=2, axes=[2], center=False, scale=False, **CLOSE)
-
-
-@cases("nn.attention_heads", when=lambda s: s.b > 0)
-def _attention_heads_in_rows(s: Sizes) -> Case:
-    packed = s.real(s.a, s.b, 25)
-    return call(packed, packed, packed, num_heads=2, num_key_heads=2, size=4, value_size=4, offsets=(0, 8, 17), **NEAR)
+def _group_norm(s: Sizes) -> Cases:
+    yield call(s.real(s.a, 6, s.c, 3), s.real(6), s.real(6), num_groups=3, channel_axis=1, axes=[2, 3], **CLOSE)
+    yield call(s.real(s.a, s.c, 3, 4), s.real(4), s.real(4), num_groups=2, channel_axis=-1, axes=[1, 2], **CLOSE)
+    yield call(s.real(2, 6, s.c), s.real(6), s.real(6), num_groups=2, axes=[2], center=False, scale=False, **CLOSE)
 
 
 HEADS = {"num_heads": 6, "num_key_heads": 3, "size": 4, "value_size": 5, "scale": 0.7}
 
 
 @cases("nn.attention_heads", when=lambda s: s.b > 0)
-def _attention_heads_first(s: Sizes) -> Case:
+def _attention_heads(s: Sizes) -> Cases:
+    packed = s.real(s.a, s.b, 25)
+    yield call(packed, packed, packed, num_heads=2, num_key_heads=2, size=4, value_size=4, offsets=(0, 8, 17), **NEAR)
     q, k, v = s.real(s.a, s.c, 24), s.real(s.a, 3, s.b, 4), s.real(s.a, 3, s.b, 5)
-    return call(q, k, v, s.real(s.c, s.b), **HEADS, **NEAR)
+    yield call(q, k, v, s.real(s.c, s.b), **HEADS, **NEAR)
 
 
 @cases("nn.attention_past", when=lambda s: s.b + s.c > 0)

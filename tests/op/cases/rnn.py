@@ -1,6 +1,6 @@
 """Recurrent layers."""
 
-from tests.op.contract import Case, Sizes, call, case, cases
+from tests.op.contract import Case, Cases, Sizes, call, case, cases
 from weft.topi.rnn_block import panel_shape
 
 NEAR = {"rtol": 1e-3, "atol": 1e-4}
@@ -32,13 +32,9 @@ case("nn.lstm_recurrence", make=lambda s: call(*_lstm_inputs(s, 16, 1, True), **
 
 
 @cases("nn.lstm_recurrence")
-def _recurrence_reverse(s: Sizes) -> Case:
-    return call(*_lstm_inputs(s, 5, 1, True), direction="reverse", clip=0.6, input_forget=True, cell_clip=0.4, **NEAR)
-
-
-@cases("nn.lstm_recurrence")
-def _recurrence_both(s: Sizes) -> Case:
-    return call(
+def _lstm_recurrence(s: Sizes) -> Cases:
+    yield call(*_lstm_inputs(s, 5, 1, True), direction="reverse", clip=0.6, input_forget=True, cell_clip=0.4, **NEAR)
+    yield call(
         *_lstm_inputs(s, 12, 2, True),
         direction="bidirectional",
         activations=("sigmoid", "tanh", "tanh", "hardsigmoid", "relu", "softsign"),
@@ -68,20 +64,16 @@ def _gru_inputs(s: Sizes, n: int, directions: int, projected: bool):
     return x, w, r, s.real(directions, 2 * gates), *tail
 
 
-case("nn.gru", make=lambda s: call(*_gru_inputs(s, 4, 1, False), **NEAR))
-
-
 @cases("nn.gru")
-def _gru_linear_before_reset(s: Sizes) -> Case:
-    return call(*_gru_inputs(s, 5, 2, False), direction="bidirectional", linear_before_reset=True, **NEAR)
-
-
-case("nn.gru_recurrence", make=lambda s: call(*_gru_inputs(s, 18, 1, True), clip=0.7, **NEAR))
+def _gru(s: Sizes) -> Cases:
+    yield call(*_gru_inputs(s, 4, 1, False), **NEAR)
+    yield call(*_gru_inputs(s, 5, 2, False), direction="bidirectional", linear_before_reset=True, **NEAR)
 
 
 @cases("nn.gru_recurrence")
-def _gru_recurrence_both(s: Sizes) -> Case:
-    return call(*_gru_inputs(s, 7, 2, True), direction="bidirectional", linear_before_reset=True, **NEAR)
+def _gru_recurrence(s: Sizes) -> Cases:
+    yield call(*_gru_inputs(s, 18, 1, True), clip=0.7, **NEAR)
+    yield call(*_gru_inputs(s, 7, 2, True), direction="bidirectional", linear_before_reset=True, **NEAR)
 
 
 def _rnn_inputs(s: Sizes, n: int, directions: int, projected: bool):

@@ -26,14 +26,10 @@ def operators(mod):
     return [c.op.name.removeprefix("relax.") for c in ir.walk(mod["main"]) if isinstance(c, relax.Call)]
 
 
-def test_the_weights_take_the_scale():
-    mod = dead_code_elimination()(fold_batch_norm()(network()))
-    assert sorted(operators(mod)) == ["add", "nn.conv2d"]
-
-
-def test_a_convolution_used_twice_keeps_its_weights():
-    mod = dead_code_elimination()(fold_batch_norm()(network(use_twice=True)))
-    assert sorted(operators(mod)) == ["add", "add", "multiply", "nn.conv2d"]
+@pytest.mark.parametrize(("use_twice", "scaled"), [(False, []), (True, ["add", "multiply"])])
+def test_the_weights_take_the_scale_where_the_convolution_is_used_once(use_twice, scaled):
+    mod = dead_code_elimination()(fold_batch_norm()(network(use_twice)))
+    assert sorted(operators(mod)) == ["add", *scaled, "nn.conv2d"]
 
 
 def test_statistics_that_are_returned_stay():

@@ -6,7 +6,7 @@ A case is made like those of ``tests/op/contract.py``, from named sizes.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from weft import relay
 from weft.relay.op import declaration, list_ops, op_call
 from weft.relay.types import TensorType, TupleType
 
-__all__ = ["CASES", "SIZES", "Case", "Known", "Sizes", "arguments", "call", "case", "cases", "drawn", "values"]
+__all__ = ["CASES", "SIZES", "Case", "Cases", "Known", "Sizes", "arguments", "call", "case", "cases", "drawn", "values"]
 
 
 @dataclass
@@ -43,6 +43,7 @@ def call(*inputs: Any, expect: Any = None, rtol: float = 1e-4, atol: float = 1e-
     return Case(inputs, attrs, expect, rtol, atol)
 
 
+Cases = Iterator[Case]
 Maker = Callable[..., "Case | None"]
 CASES: dict[str, list[Maker]] = {}
 cases, case = registering(CASES)

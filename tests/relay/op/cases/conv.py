@@ -4,7 +4,7 @@ import numpy as np
 import torch
 import torch.nn.functional as torch_nn
 
-from tests.relay.op.contract import Case, Sizes, call, cases
+from tests.relay.op.contract import Case, Cases, Sizes, call, cases
 
 LETTERS = {1: "W", 2: "HW", 3: "DHW"}
 NEAR = {"rtol": 1e-3, "atol": 1e-3}
@@ -58,9 +58,9 @@ def _groups_last(s: Sizes, name: str) -> Case:
 
 
 @cases("nn.conv2d")
-def _depthwise_last(s: Sizes) -> Case:
+def _depthwise(s: Sizes) -> Cases:
     conv = _conv(2, groups=4)
-    return call(
+    yield call(
         s.real(s.a, 5, 4, 4),
         s.real(3, 3, 4, 2),
         groups=4,
@@ -72,11 +72,7 @@ def _depthwise_last(s: Sizes) -> Case:
         ),
         **NEAR,
     )
-
-
-@cases("nn.conv2d")
-def _depthwise(s: Sizes) -> Case:
-    return call(
+    yield call(
         s.real(s.a, 4, 5, 4),
         s.real(4, 1, 3, 3),
         groups=4,

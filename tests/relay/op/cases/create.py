@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.relay.op.contract import Case, Known, Sizes, call, case, cases
+from tests.relay.op.contract import Case, Cases, Known, Sizes, call, case, cases
 
 case("full", make=lambda s: call(np.float32(2.5), shape=(2, int(s.b)), expect=lambda v: np.full((2, s.b), v)))
 case("full", make=lambda s: call(np.float32(2.5), shape=(3,), dtype="int32", expect=lambda v: np.full(3, 2, "int32")))
@@ -23,13 +23,9 @@ case("full_like", make=lambda s: call(s.real(s.a, s.b), np.float32(1.5), expect=
 
 
 @cases("arange")
-def _arange(s: Sizes) -> Case:
-    return call(np.int64(s.a), np.int64(20), np.int64(3), dtype="int32", expect=lambda *v: np.arange(*v, dtype="int32"))
-
-
-@cases("arange")
-def _arange_known(s: Sizes) -> Case:
-    return call(Known(np.float32(1)), Known(np.float32(-2)), Known(np.float32(-0.5)), expect=np.arange)
+def _arange(s: Sizes) -> Cases:
+    yield call(np.int64(s.a), np.int64(20), np.int64(3), dtype="int32", expect=lambda *v: np.arange(*v, dtype="int32"))
+    yield call(Known(np.float32(1)), Known(np.float32(-2)), Known(np.float32(-0.5)), expect=np.arange)
 
 
 case("arange", make=lambda s: call(np.float32(0), np.float32(s.a + 0.5), np.float32(1), expect=np.arange))

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 import torch.nn.functional as torch_nn
 
-from tests.relay.op.contract import Case, Sizes, call, cases
+from tests.relay.op.contract import Cases, Sizes, call, cases
 
 BOXES = np.float32([[0, 0, 1, 1], [0.13, 0.21, 0.72, 0.54], [0.93, 0.31, 0.44, 0.83], [-0.2, 0.02, 0.53, 1.1]])
 WHICH = np.int32([0, 1, 1, 0])
@@ -32,8 +32,8 @@ def _sampled(h, w, mode):
 
 
 @cases("image.crop_and_resize")
-def _bilinear(s: Sizes) -> Case:
-    return call(
+def _crop_and_resize(s: Sizes) -> Cases:
+    yield call(
         s.real(2, 3, 6, 5),
         BOXES,
         WHICH,
@@ -42,12 +42,8 @@ def _bilinear(s: Sizes) -> Case:
         extrapolation_value=5.0,
         expect=_sampled(4, 3, "bilinear"),
     )
-
-
-@cases("image.crop_and_resize")
-def _nearest_last(s: Sizes) -> Case:
     nearest = _sampled(5, 7, "nearest")
-    return call(
+    yield call(
         s.real(2, 6, 5, s.c),
         BOXES,
         WHICH,

@@ -2,18 +2,14 @@
 
 import numpy as np
 
-from tests.relay.op.contract import Case, Sizes, call, case, cases
+from tests.relay.op.contract import Case, Cases, Sizes, call, case, cases
 
 
 @cases("trunc_divide")
-def _trunc_divide(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b), s.real(s.b, low=0.5), expect=lambda a, b: np.trunc(a / b), rtol=1e-3, atol=1e-4)
-
-
-@cases("trunc_divide")
-def _trunc_divide_integers(s: Sizes) -> Case:
+def _trunc_divide(s: Sizes) -> Cases:
+    yield call(s.real(s.a, s.b), s.real(s.b, low=0.5), expect=lambda a, b: np.trunc(a / b), rtol=1e-3, atol=1e-4)
     divisor = s.integer(1, low=1, dtype="int32")
-    return call(s.integer(s.a, s.b, dtype="int32"), divisor, expect=lambda a, b: np.trunc(a / b).astype(a.dtype))
+    yield call(s.integer(s.a, s.b, dtype="int32"), divisor, expect=lambda a, b: np.trunc(a / b).astype(a.dtype))
 
 
 case("cast", make=lambda s: call(s.real(s.a, s.b), dtype="int32", expect=lambda x: x.astype("int32")))
@@ -31,15 +27,11 @@ def _where_integers(s: Sizes) -> Case:
 
 
 @cases("fixed_point_multiply")
-def _fixed(s: Sizes) -> Case:
-    return call(
+def _fixed_point_multiply(s: Sizes) -> Cases:
+    yield call(
         s.integer(s.a, s.b, low=-5000, high=5000, dtype="int32"), multiplier=1 << 30, shift=2, expect=lambda x: x * 2
     )
-
-
-@cases("fixed_point_multiply")
-def _fixed_rounded(s: Sizes) -> Case:
-    return call(s.integer(s.a, dtype="int32"), multiplier=1 << 30, shift=0, expect=lambda x: np.floor(x / 2 + 0.5))
+    yield call(s.integer(s.a, dtype="int32"), multiplier=1 << 30, shift=0, expect=lambda x: np.floor(x / 2 + 0.5))
 
 
 case("reinterpret", make=lambda s: call(s.real(s.a, s.b), dtype="int32", expect=lambda x: x.view("int32")))

@@ -2,19 +2,7 @@
 
 import numpy as np
 
-from tests.relay.op.contract import Case, Sizes, call, cases
-
-
-@cases("take")
-def _take(s: Sizes) -> Case:
-    return call(s.real(s.a, 5), s.integer(s.b, 2, low=0, high=5), axis=1, expect=lambda x, i: np.take(x, i, 1))
-
-
-@cases("take")
-def _take_flat(s: Sizes) -> Case:
-    return call(
-        s.real(2, 4), s.integer(s.b, low=-9, high=9), mode="wrap", expect=lambda x, i: np.take(x, i, mode="wrap")
-    )
+from tests.relay.op.contract import Case, Cases, Sizes, call, cases
 
 
 def _batched(x, i, axis, mode="clip"):
@@ -22,19 +10,19 @@ def _batched(x, i, axis, mode="clip"):
 
 
 @cases("take")
-def _take_batched(s: Sizes) -> Case:
-    return call(
+def _take(s: Sizes) -> Cases:
+    yield call(s.real(s.a, 5), s.integer(s.b, 2, low=0, high=5), axis=1, expect=lambda x, i: np.take(x, i, 1))
+    yield call(
+        s.real(2, 4), s.integer(s.b, low=-9, high=9), mode="wrap", expect=lambda x, i: np.take(x, i, mode="wrap")
+    )
+    yield call(
         s.real(s.a, 5, s.c),
         s.integer(s.a, 3, low=-7, high=7),
         axis=1,
         batch_dims=1,
         expect=lambda x, i: _batched(x, i, 1),
     )
-
-
-@cases("take")
-def _take_batched_inside(s: Sizes) -> Case:
-    return call(
+    yield call(
         s.real(s.a, s.c, 5, 2),
         s.integer(s.a, 3, low=-7, high=7),
         axis=2,
@@ -68,18 +56,14 @@ def _gather_nd_batched(s: Sizes) -> Case:
 
 
 @cases("sequence_mask")
-def _sequence_mask(s: Sizes) -> Case:
-    return call(
+def _sequence_mask(s: Sizes) -> Cases:
+    yield call(
         s.real(s.c, s.a, 2),
         s.integer(s.a, low=0, high=4, dtype="int32"),
         mask_value=-1.0,
         expect=lambda x, n: np.where(np.arange(s.c)[:, None, None] < n[None, :, None], x, -1),
     )
-
-
-@cases("sequence_mask")
-def _sequence_mask_rows(s: Sizes) -> Case:
-    return call(
+    yield call(
         s.real(s.a, s.c),
         s.integer(s.a, low=0, high=4),
         axis=1,

@@ -4,34 +4,26 @@ from typing import Any
 
 import numpy as np
 
-from tests.relay.op.contract import Case, Known, Sizes, call, case, cases
+from tests.relay.op.contract import Case, Cases, Known, Sizes, call, case, cases
 
 
 def _shaped(shape: Any) -> Any:
     return lambda x, *_: np.reshape(x, shape)
 
 
-case("reshape", make=lambda s: call(s.real(s.a, s.c, 6), newshape=(0, 0, 2, -1), expect=_shaped((s.a, s.c, 2, 3))))
-
-
 @cases("reshape")
-def _all_that_follow(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b, s.c), newshape=(0, -2, 1, 1), expect=_shaped((s.a, s.b, s.c, 1, 1)))
-
-
-case("reshape", make=lambda s: call(s.real(s.a, s.b, s.c, 2), newshape=(-3, -3), expect=_shaped((s.a * s.b, s.c * 2))))
-case("reshape", make=lambda s: call(s.real(s.a, 6, s.c), newshape=(0, -4, 2, -1, -2), expect=_shaped((s.a, 2, 3, s.c))))
-case("reshape", make=lambda s: call(s.integer(s.a, s.b), newshape=-1, expect=_shaped(s.a * s.b)))
-
-
-@cases("contrib_reverse_reshape")
-def _reversed(s: Sizes) -> Case:
-    return call(s.real(s.a, 5, s.c), newshape=(-1, 0), expect=_shaped((s.a * 5, s.c)))
+def _reshape(s: Sizes) -> Cases:
+    yield call(s.real(s.a, s.c, 6), newshape=(0, 0, 2, -1), expect=_shaped((s.a, s.c, 2, 3)))
+    yield call(s.real(s.a, s.b, s.c), newshape=(0, -2, 1, 1), expect=_shaped((s.a, s.b, s.c, 1, 1)))
+    yield call(s.real(s.a, s.b, s.c, 2), newshape=(-3, -3), expect=_shaped((s.a * s.b, s.c * 2)))
+    yield call(s.real(s.a, 6, s.c), newshape=(0, -4, 2, -1, -2), expect=_shaped((s.a, 2, 3, s.c)))
+    yield call(s.integer(s.a, s.b), newshape=-1, expect=_shaped(s.a * s.b))
 
 
 @cases("contrib_reverse_reshape")
-def _reversed_split(s: Sizes) -> Case:
-    return call(s.real(2, s.c, 6), newshape=(-1, 0, -4, 3, 2), expect=_shaped((2, s.c, 3, 2)))
+def _reverse_reshape(s: Sizes) -> Cases:
+    yield call(s.real(s.a, 5, s.c), newshape=(-1, 0), expect=_shaped((s.a * 5, s.c)))
+    yield call(s.real(2, s.c, 6), newshape=(-1, 0, -4, 3, 2), expect=_shaped((2, s.c, 3, 2)))
 
 
 case("dyn.reshape", make=lambda s: call(s.real(s.a, s.c, 6), np.int64([0, -1, 3]), expect=_shaped((s.a, s.c * 2, 3))))
@@ -62,11 +54,9 @@ def _concatenate(s: Sizes) -> Case:
 
 
 @cases("split")
-def _split_at(s: Sizes) -> Case:
-    return call(s.real(s.a, 7), indices_or_sections=(2, 5), axis=1, expect=lambda x: tuple(np.split(x, [2, 5], 1)))
-
-
-case("split", make=lambda s: call(s.real(6, s.b), indices_or_sections=3, expect=lambda x: tuple(np.split(x, 3))))
+def _split(s: Sizes) -> Cases:
+    yield call(s.real(s.a, 7), indices_or_sections=(2, 5), axis=1, expect=lambda x: tuple(np.split(x, [2, 5], 1)))
+    yield call(s.real(6, s.b), indices_or_sections=3, expect=lambda x: tuple(np.split(x, 3)))
 
 
 @cases("broadcast_to")

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.relay.op.contract import Case, Sizes, call, case, cases
+from tests.relay.op.contract import Case, Cases, Sizes, call, case, cases
 
 
 def _wide(fn: Any) -> Any:
@@ -16,13 +16,11 @@ case("nn.dense", make=lambda s: call(s.real(s.a, s.b, 3), s.real(s.c, 3), expect
 
 
 @cases("nn.matmul")
-def _matmul(s: Sizes) -> Case:
-    return call(
+def _matmul(s: Sizes) -> Cases:
+    yield call(
         s.real(s.c, s.a), s.real(s.b, s.c), transpose_a=True, transpose_b=True, expect=_wide(lambda x, y: x.T @ y.T)
     )
-
-
-case("nn.matmul", make=lambda s: call(s.real(s.a, s.c), s.real(s.c, 3), units=3, expect=_wide(np.matmul)))
+    yield call(s.real(s.a, s.c), s.real(s.c, 3), units=3, expect=_wide(np.matmul))
 
 
 @cases("nn.dense", "nn.matmul")
@@ -32,13 +30,9 @@ def _one_row(s: Sizes, name: str) -> Case:
 
 
 @cases("nn.batch_matmul")
-def _batch_matmul(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b, s.c), s.real(s.a, 4, s.c), expect=_wide(lambda x, y: x @ y.transpose(0, 2, 1)))
-
-
-@cases("nn.batch_matmul")
-def _batch_matmul_plain(s: Sizes) -> Case:
-    return call(
+def _batch_matmul(s: Sizes) -> Cases:
+    yield call(s.real(s.a, s.b, s.c), s.real(s.a, 4, s.c), expect=_wide(lambda x, y: x @ y.transpose(0, 2, 1)))
+    yield call(
         s.real(s.a, s.c, s.b),
         s.real(1, s.c, 4),
         transpose_a=True,

@@ -3,7 +3,7 @@
 import numpy as np
 
 import weft
-from tests.relay.op.contract import Case, Known, Sizes, call, case, cases
+from tests.relay.op.contract import Case, Cases, Known, Sizes, call, case, cases
 
 SCALE, ZERO = Known(np.float32(0.037)), Known(np.int32(3))
 PAIR = (Known(np.int32(3)), Known(np.int32(-2)), Known(np.float32(1)), Known(np.float32(1)))
@@ -18,19 +18,15 @@ def _q(s: Sizes, *dims: object) -> object:
 
 
 @cases("qnn.quantize")
-def _quantize(s: Sizes) -> Case:
-    return call(
+def _quantize(s: Sizes) -> Cases:
+    yield call(
         s.real(s.a, s.b),
         SCALE,
         ZERO,
         out_dtype="int8",
         expect=lambda x, *_: np.clip(np.rint(x / np.float32(0.037) + 3), -128, 127),
     )
-
-
-@cases("qnn.quantize")
-def _quantize_channels(s: Sizes) -> Case:
-    return call(
+    yield call(
         s.real(s.a, 3),
         Known(np.array([0.5, 0.25, 1], "float32")),
         Known(np.array([1, 2, 3], "int32")),

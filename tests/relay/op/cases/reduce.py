@@ -2,19 +2,15 @@
 
 import numpy as np
 
-from tests.relay.op.contract import Case, Sizes, call, case, cases
+from tests.relay.op.contract import Case, Cases, Sizes, call, case, cases
 
 KINDS = {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min, "mean": np.mean}
 
 
 @cases(*KINDS)
-def _one_axis(s: Sizes, name: str) -> Case:
-    return call(s.real(s.b, s.a, 3), axis=-1, expect=lambda x: KINDS[name](x.astype("float64"), -1))
-
-
-@cases(*KINDS)
-def _excluded(s: Sizes, name: str) -> Case:
-    return call(
+def _reduced(s: Sizes, name: str) -> Cases:
+    yield call(s.real(s.b, s.a, 3), axis=-1, expect=lambda x: KINDS[name](x.astype("float64"), -1))
+    yield call(
         s.real(s.a, s.c, 3),
         axis=(1,),
         exclude=True,
@@ -28,24 +24,18 @@ case("all", "any", make=lambda s, name: call(s.boolean(s.a, s.b), axis=1, expect
 
 
 @cases("argmax", "argmin")
-def _index(s: Sizes, name: str) -> Case:
-    return call(
+def _arg(s: Sizes, name: str) -> Cases:
+    yield call(
         s.real(s.b, s.c), axis=1, keepdims=True, expect=lambda x: np.int32(getattr(np, name)(x, 1, keepdims=True))
     )
-
-
-@cases("argmax", "argmin")
-def _index_excluded(s: Sizes, name: str) -> Case:
-    return call(
+    yield call(
         s.real(s.a, s.b, s.c),
         axis=1,
         exclude=True,
         keepdims=True,
         expect=lambda x: np.int32(getattr(np, name)(x.transpose(1, 0, 2).reshape(s.b, s.a * s.c), 1))[None, :, None],
     )
-
-
-case("argmax", "argmin", make=lambda s, name: call(s.real(s.a, s.c), expect=lambda x: np.int32(getattr(np, name)(x))))
+    yield call(s.real(s.a, s.c), expect=lambda x: np.int32(getattr(np, name)(x)))
 
 
 @cases("variance")
@@ -65,15 +55,9 @@ def _variance_unbiased(s: Sizes) -> Case:
 
 
 @cases("logsumexp")
-def _logsumexp(s: Sizes) -> Case:
-    return call(s.real(s.a, s.c), axis=(1,), expect=lambda x: np.log(np.exp(x.astype("float64")).sum(1)))
-
-
-@cases("logsumexp")
-def _logsumexp_kept(s: Sizes) -> Case:
-    return call(
-        s.real(s.a, s.c), keepdims=True, expect=lambda x: np.log(np.exp(x.astype("float64")).sum(keepdims=True))
-    )
+def _logsumexp(s: Sizes) -> Cases:
+    yield call(s.real(s.a, s.c), axis=(1,), expect=lambda x: np.log(np.exp(x.astype("float64")).sum(1)))
+    yield call(s.real(s.a, s.c), keepdims=True, expect=lambda x: np.log(np.exp(x.astype("float64")).sum(keepdims=True)))
 
 
 @cases("cumsum", "cumprod")

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 import torch.nn.functional as torch_nn
 
-from tests.relay.op.contract import Case, Sizes, call, cases
+from tests.relay.op.contract import Case, Cases, Sizes, call, cases
 
 SPACE = {1: (5,), 2: (5, 4), 3: (3, 4, 5)}
 SIZE = {1: (8,), 2: (8, 7), 3: (5, 7, 8)}
@@ -27,30 +27,22 @@ def _linear(s: Sizes, name: str) -> Case:
 
 
 @cases("image.resize2d")
-def _corners_last(s: Sizes) -> Case:
-    return call(
+def _resize2d(s: Sizes) -> Cases:
+    yield call(
         s.real(s.a, 5, 4, 3),
         size=(9, 3),
         layout="NHWC",
         coordinate_transformation_mode="align_corners",
         expect=_interpolated("bilinear", True, size=(9, 3), align_corners=True),
     )
-
-
-@cases("image.resize2d")
-def _nearest(s: Sizes) -> Case:
-    return call(
+    yield call(
         s.real(s.a, 2, 5, 4),
         size=(10, 8),
         method="nearest_neighbor",
         coordinate_transformation_mode="asymmetric",
         expect=_interpolated("nearest", size=(10, 8)),
     )
-
-
-@cases("image.resize2d")
-def _cubic(s: Sizes) -> Case:
-    return call(
+    yield call(
         s.real(s.a, 2, 5, 4),
         size=(9, 7),
         method="cubic",
@@ -58,21 +50,12 @@ def _cubic(s: Sizes) -> Case:
         expect=_interpolated("bicubic", size=(9, 7)),
         atol=1e-4,
     )
-
-
-@cases("image.resize2d")
-def _region(s: Sizes) -> Case:
-    def expect(x):
-        whole = np.stack([np.linspace(0, 2, 3)] * 2)
-        assert whole.shape == (2, 3)
-        return x[:, :, 1:4, 0:3]
-
-    return call(
+    yield call(
         s.real(s.a, 2, 5, 5),
         size=(3, 3),
         roi=(0.25, 0.0, 0.75, 0.5),
         coordinate_transformation_mode="tf_crop_and_resize",
-        expect=expect,
+        expect=lambda x: x[:, :, 1:4, 0:3],
     )
 
 
@@ -83,13 +66,9 @@ def _computed(s: Sizes, name: str) -> Case:
 
 
 @cases("nn.upsampling")
-def _upsampling(s: Sizes) -> Case:
-    return call(s.real(s.a, 2, 5, 4), scale_h=2, scale_w=3, expect=lambda x: x.repeat(2, 2).repeat(3, 3))
-
-
-@cases("nn.upsampling")
-def _upsampling_corners(s: Sizes) -> Case:
-    return call(
+def _upsampling(s: Sizes) -> Cases:
+    yield call(s.real(s.a, 2, 5, 4), scale_h=2, scale_w=3, expect=lambda x: x.repeat(2, 2).repeat(3, 3))
+    yield call(
         s.real(s.a, 5, 4, 2),
         scale_h=2.0,
         scale_w=2.0,
@@ -98,11 +77,7 @@ def _upsampling_corners(s: Sizes) -> Case:
         align_corners=True,
         expect=_interpolated("bilinear", True, scale_factor=2, align_corners=True),
     )
-
-
-@cases("nn.upsampling")
-def _upsampling_fraction(s: Sizes) -> Case:
-    return call(
+    yield call(
         s.real(s.a, 2, 4, s.c),
         scale_h=1.5,
         scale_w=1.0,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.relay.op.contract import Case, Known, Sizes, call, cases
+from tests.relay.op.contract import Case, Cases, Known, Sizes, call, cases
 
 COMBINE = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum, "update": lambda a, b: b}
 
@@ -80,13 +80,9 @@ def _dense(i, v, d, *_):
 
 
 @cases("sparse_to_dense")
-def _sparse(s: Sizes) -> Case:
-    return call(np.int64([[0, 1], [3, 4]]), np.float32([1, 2]), np.float32(-1), output_shape=(4, 5), expect=_dense)
-
-
-@cases("sparse_to_dense")
-def _sparse_vector(s: Sizes) -> Case:
-    return call(np.int64([0, 3]), np.float32(7), np.float32(0), output_shape=(4,), expect=np.float32([7, 0, 0, 7]))
+def _sparse(s: Sizes) -> Cases:
+    yield call(np.int64([[0, 1], [3, 4]]), np.float32([1, 2]), np.float32(-1), output_shape=(4, 5), expect=_dense)
+    yield call(np.int64([0, 3]), np.float32(7), np.float32(0), output_shape=(4,), expect=np.float32([7, 0, 0, 7]))
 
 
 @cases("dyn.sparse_to_dense")

@@ -2,45 +2,29 @@
 
 import numpy as np
 
-from tests.relay.op.contract import Case, Known, Sizes, call, case, cases
+from tests.relay.op.contract import Case, Cases, Known, Sizes, call, case, cases
 
 
 @cases("strided_slice")
-def _strided_slice(s: Sizes) -> Case:
-    return call(
+def _strided_slice(s: Sizes) -> Cases:
+    yield call(
         s.real(s.a, 9, 8), begin=(0, 1, -5), end=(100, 7, 100), strides=(1, 2, 1), expect=lambda x: x[:, 1:7:2, -5:]
     )
-
-
-@cases("strided_slice")
-def _backwards(s: Sizes) -> Case:
-    return call(s.real(7, s.b), begin=(-1,), end=(-100,), strides=(-2,), expect=lambda x: x[::-2])
-
-
-@cases("strided_slice")
-def _on_axes(s: Sizes) -> Case:
-    return call(s.real(s.a, 4, s.c), begin=(1,), end=(3,), axes=(1,), expect=lambda x: x[:, 1:3])
-
-
-@cases("strided_slice")
-def _by_size(s: Sizes) -> Case:
-    return call(s.real(9, 8, 5), begin=(1, -3, 2), end=(4, -1, 2), slice_mode="size", expect=lambda x: x[1:5, -3:, 2:4])
+    yield call(s.real(7, s.b), begin=(-1,), end=(-100,), strides=(-2,), expect=lambda x: x[::-2])
+    yield call(s.real(s.a, 4, s.c), begin=(1,), end=(3,), axes=(1,), expect=lambda x: x[:, 1:3])
+    yield call(s.real(9, 8, 5), begin=(1, -3, 2), end=(4, -1, 2), slice_mode="size", expect=lambda x: x[1:5, -3:, 2:4])
 
 
 @cases("dyn.strided_slice")
-def _dynamic(s: Sizes) -> Case:
-    return call(
+def _dyn_strided_slice(s: Sizes) -> Cases:
+    yield call(
         s.real(s.a, 9),
         np.int64([0, -5]),
         np.int64([100, -1]),
         Known(np.int64([1, 2])),
         expect=lambda x, *_: x[:, -5:-1:2],
     )
-
-
-@cases("dyn.strided_slice")
-def _dynamic_axes(s: Sizes) -> Case:
-    return call(
+    yield call(
         s.real(s.a, 9, s.c),
         np.int64([2]),
         np.int64([3]),
@@ -56,28 +40,20 @@ case("slice_like", make=lambda s: call(s.real(s.a, 40), s.real(1, s.b), axes=(-1
 
 
 @cases("nn.pad")
-def _pad(s: Sizes) -> Case:
-    return call(
+def _pad(s: Sizes) -> Cases:
+    yield call(
         s.real(s.a, s.b),
         Known(np.float32(1.5)),
         pad_width=((1, 2), (0, 3)),
         expect=lambda x, v: np.pad(x, ((1, 2), (0, 3)), constant_values=1.5),
     )
-
-
-@cases("nn.pad")
-def _pad_value(s: Sizes) -> Case:
-    return call(
+    yield call(
         s.real(s.a, s.b),
         np.float32(-2),
         pad_width=((1, 2), (0, 3)),
         expect=lambda x, v: np.pad(x, ((1, 2), (0, 3)), constant_values=-2),
     )
-
-
-@cases("nn.pad")
-def _pad_edge(s: Sizes) -> Case:
-    return call(
+    yield call(
         s.real(s.a, 4),
         Known(np.float32(0)),
         pad_width=((0, 0), (2, 3)),
@@ -97,13 +73,9 @@ def _dyn_pad(s: Sizes) -> Case:
 
 
 @cases("nn.mirror_pad")
-def _mirror(s: Sizes) -> Case:
-    return call(s.real(s.a, 4), pad_width=((0, 0), (2, 3)), expect=lambda x: np.pad(x, ((0, 0), (2, 3)), "symmetric"))
-
-
-@cases("nn.mirror_pad")
-def _mirror_reflect(s: Sizes) -> Case:
-    return call(
+def _mirror(s: Sizes) -> Cases:
+    yield call(s.real(s.a, 4), pad_width=((0, 0), (2, 3)), expect=lambda x: np.pad(x, ((0, 0), (2, 3)), "symmetric"))
+    yield call(
         s.real(5, s.b),
         mode="REFLECT",
         pad_width=((2, 1), (0, 0)),

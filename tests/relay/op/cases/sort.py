@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.relay.op.contract import Case, Sizes, call, case, cases
+from tests.relay.op.contract import Case, Cases, Sizes, call, case, cases
 
 case("sort", make=lambda s: call(s.real(s.b, s.c), axis=0, expect=lambda x: np.sort(x, 0)))
 case("sort", make=lambda s: call(s.real(s.a, s.c), is_ascend=False, expect=lambda x: -np.sort(-x)))
@@ -11,16 +11,10 @@ case("argsort", make=lambda s: call(s.real(s.a, s.c), is_ascend=False, expect=la
 
 
 @cases("topk")
-def _topk(s: Sizes) -> Case:
-    return call(s.real(s.a, 6), k=2, expect=lambda x: (-np.sort(-x)[:, :2], np.int32(np.argsort(-x)[:, :2])))
-
-
-@cases("topk")
-def _topk_values(s: Sizes) -> Case:
-    return call(s.real(6, s.b), k=3, axis=0, ret_type="values", is_ascend=True, expect=lambda x: np.sort(x, 0)[:3])
-
-
-case("topk", make=lambda s: call(s.real(s.a, s.c), k=0, ret_type="indices", expect=lambda x: np.int32(np.argsort(-x))))
+def _topk(s: Sizes) -> Cases:
+    yield call(s.real(s.a, 6), k=2, expect=lambda x: (-np.sort(-x)[:, :2], np.int32(np.argsort(-x)[:, :2])))
+    yield call(s.real(6, s.b), k=3, axis=0, ret_type="values", is_ascend=True, expect=lambda x: np.sort(x, 0)[:3])
+    yield call(s.real(s.a, s.c), k=0, ret_type="indices", expect=lambda x: np.int32(np.argsort(-x)))
 
 
 @cases("dyn.topk")
