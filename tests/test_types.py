@@ -33,7 +33,7 @@ MOST = {
     "te": (0, 146),
     "testing": (0, 39),
     "tir": (3, 371),
-    "topi": (1, 635),
+    "topi": (1, 633),
     "tune": (0, 21),
 }
 """Of each package: parameters of public functions that are still Any, and all such annotations; both only go down."""

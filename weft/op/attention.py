@@ -11,7 +11,7 @@ from weft.error import InvalidArgument, ShapeMismatch
 from weft.ir import Expr, PrimExpr, TensorType, as_int, const, constant, int64, shape_expr
 from weft.op.attributes import integer, integers, number, word
 from weft.op.infer import dims_of, same_dtype, simplify, tensor_arg
-from weft.op.registry import Fusion, declare, make_call
+from weft.op.registry import declare, make_call
 from weft.op.relations import demand_at_least, demand_broadcast_to, demand_divisible, demand_equal, demand_same_shape
 from weft.topi.attention import attention, attention_heads, attention_past, attention_scale
 from weft.topi.cached_attention import cache_append, cached_attention
@@ -155,7 +155,6 @@ declare(
     lower=attention,
     reference=_ref,
     decompose=_decompose,
-    fusion=Fusion.OPAQUE,
     rtol=1e-4,
     doc="Scaled dot-product attention over (batch, sequence, heads, size), with a bias that broadcasts to "
     "(batch, heads, queries, keys), a causal mask and a window of past keys. Queries that see no key give 0, or "
@@ -249,7 +248,6 @@ declare(
     infer=_heads_infer,
     lower=attention_heads,
     reference=_heads_ref,
-    fusion=Fusion.OPAQUE,
     rtol=1e-4,
     doc="Attention that reads its operands in place: a tensor of three dimensions has rows in which `num_heads` (for "
     "keys and values `num_key_heads`) heads begin at its offset, one of four has heads before positions. A boolean "
@@ -299,7 +297,6 @@ declare(
     infer=_past_infer,
     lower=attention_past,
     reference=_past_ref,
-    fusion=Fusion.OPAQUE,
     rtol=1e-4,
     doc="`nn.attention_heads` over keys and values of the past, (batch, heads, positions, size), and after them those "
     "of `key` and `value`: a cache is read where it lies.",

@@ -64,7 +64,6 @@ declare(
     reference=lambda shape, fill_value, dtype: np.full(
         [int(d) for d in shape], np.asarray(fill_value).reshape(()), numpy_dtype(dtype) if dtype else None
     ),
-    fusion=Fusion.OPAQUE,
     doc="A tensor of one value.",
 )
 
@@ -77,7 +76,6 @@ declare(
     reference=lambda x, fill_value, dtype: np.full(
         x.shape, np.asarray(fill_value).reshape(()), numpy_dtype(dtype) if dtype else x.dtype
     ),
-    fusion=Fusion.OPAQUE,
     doc="A tensor of one value, shaped as another.",
 )
 
@@ -89,7 +87,6 @@ for _name, _value in (("zeros", 0), ("ones", 1)):
         infer=_shaped,
         lower=lambda shape, dtype, _v=_value: full(shape, _v, dtype),
         reference=lambda shape, dtype, _v=_value: np.full([int(d) for d in shape], _v, numpy_dtype(dtype)),
-        fusion=Fusion.OPAQUE,
         doc=f"A tensor of {_name}.",
     )
     declare(
@@ -99,7 +96,6 @@ for _name, _value in (("zeros", 0), ("ones", 1)):
         infer=_like(_name + "_like"),
         lower=lambda x, dtype, _v=_value: full_like(x, _v, dtype),
         reference=lambda x, dtype, _v=_value: np.full(x.shape, _v, numpy_dtype(dtype) if dtype else x.dtype),
-        fusion=Fusion.OPAQUE,
         doc=f"A tensor of {_name}, shaped as another.",
     )
 
@@ -129,7 +125,6 @@ declare(
     infer=_arange_infer,
     lower=arange,
     reference=lambda start, end, step, dtype: np.arange(*map(_number, (start, end, step))).astype(numpy_dtype(dtype)),
-    fusion=Fusion.OPAQUE,
     doc="Evenly spaced numbers from `start`, before `end`.",
 )
 
@@ -165,7 +160,6 @@ declare(
     infer=lambda n, m, k, dtype: TensorType(as_shape((prim(n), prim(m))), DataType(dtype), 2),
     lower=eye,
     reference=_eye_ref,
-    fusion=Fusion.OPAQUE,
     doc="Ones on the k-th diagonal of an n by m matrix.",
 )
 
@@ -176,7 +170,6 @@ declare(
     infer=_like("eye_like", ndim=2),
     lower=lambda x, k, dtype: eye(x.shape[0], x.shape[1], k, dtype or x.dtype),
     reference=lambda x, k, dtype: _eye_ref(x.shape[0], x.shape[1], k, dtype or x.dtype.name),
-    fusion=Fusion.OPAQUE,
     doc="Ones on the k-th diagonal of a matrix shaped as another.",
 )
 
@@ -187,7 +180,6 @@ declare(
     infer=lambda x: TensorType((), DataType("int64"), 0, tensor_arg("size", "x", x).vdevice),
     lower=lambda x: full((), cast("int64", product(x.shape)), "int64"),
     reference=lambda x: np.int64(x.size),
-    fusion=Fusion.OPAQUE,
     doc="The number of elements of a tensor.",
 )
 
@@ -214,6 +206,5 @@ declare(
     infer=_hamming_infer,
     lower=lambda window_size, periodic, alpha, beta, dtype: hamming_window(window_size, periodic, alpha, beta, dtype),
     reference=_hamming_ref,
-    fusion=Fusion.OPAQUE,
     doc="``alpha - beta * cos(2 pi i / n)``; `n` is the window's size, one less where it is not periodic.",
 )

@@ -237,6 +237,5 @@ declare(
     infer=_reverse_sequence_infer,
     lower=reverse_sequence,
     reference=_reverse_sequence_ref,
-    fusion=Fusion.OPAQUE,
     doc="Reverse the beginning of each sequence, up to its length.",
 )

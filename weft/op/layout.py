@@ -130,7 +130,6 @@ declare(
     infer=_meshgrid_infer,
     lower=meshgrid,
     reference=lambda tensors, indexing: tuple(map(np.ascontiguousarray, np.meshgrid(*tensors, indexing=indexing))),
-    fusion=Fusion.OPAQUE,
     doc="Vectors repeated over the grid that they span.",
 )
 

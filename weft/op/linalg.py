@@ -9,7 +9,7 @@ from weft.error import DTypeMismatch
 from weft.ir import Expr, TensorType, TupleType
 from weft.op.attributes import text
 from weft.op.infer import tensor_arg
-from weft.op.registry import Fusion, declare
+from weft.op.registry import declare
 from weft.op.relations import demand_equal
 from weft.topi.linalg import solve
 from weft.topi.precision import in_float32
@@ -66,7 +66,6 @@ declare(
     infer=_solve_infer,
     lower=in_float32(solve),
     reference=_solve_ref,
-    fusion=Fusion.OPAQUE,
     rtol=1e-4,
     doc="Solve ``a @ x == b`` for a stack of square matrices by elimination: `x`, the triangular matrix, its diagonal, "
     "the sign of the order of rows, and which element of the diagonal is the first zero, from 1, or 0. With a "

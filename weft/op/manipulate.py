@@ -283,7 +283,6 @@ declare(
     infer=_split_infer,
     lower=manipulate.split,
     reference=_split_ref,
-    fusion=Fusion.OPAQUE,
     layout=Layout.AXES,
     doc="Cut along an axis into equal parts, or at indices.",
 )
@@ -379,7 +378,6 @@ declare(
     lower=manipulate.tile,
     decompose=_tile_decompose,
     reference=lambda x, repeats: np.tile(x, repeats),
-    fusion=Fusion.OPAQUE,
     doc="Repeat the whole tensor along each axis.",
 )
 
@@ -404,7 +402,6 @@ declare(
     infer=_repeat_infer,
     lower=manipulate.repeat,
     reference=lambda x, repeats, axis: np.repeat(x, repeats, axis),
-    fusion=Fusion.OPAQUE,
     doc="Repeat each element along an axis.",
 )
 

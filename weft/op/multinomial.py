@@ -7,7 +7,7 @@ import numpy as np
 from weft.ir import DataType, Expr, TensorType, int64, min_, numpy_dtype
 from weft.op.attributes import dtype
 from weft.op.infer import index_arg, tensor_arg
-from weft.op.registry import Fusion, declare
+from weft.op.registry import declare
 from weft.op.relations import demand_at_least, demand_indices, demand_same_shape
 from weft.topi.multinomial import multinomial_from_uniform
 
@@ -48,6 +48,5 @@ declare(
     infer=_infer,
     lower=multinomial_from_uniform,
     reference=_ref,
-    fusion=Fusion.OPAQUE,
     doc="The first index at which the probabilities of a row add up to more than a sample.",
 )

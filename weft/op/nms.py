@@ -7,7 +7,7 @@ import numpy as np
 from weft.ir import DataType, Expr, TensorType
 from weft.op.attributes import flag
 from weft.op.infer import tensor_arg
-from weft.op.registry import Fusion, declare
+from weft.op.registry import declare
 from weft.op.relations import demand_equal, demand_indices, demand_same_shape
 from weft.topi.nms import suppressed
 from weft.topi.precision import in_float32
@@ -58,6 +58,5 @@ declare(
     infer=_infer,
     lower=in_float32(suppressed),
     reference=_ref,
-    fusion=Fusion.OPAQUE,
     doc="The boxes of each class that overlap none with a greater score too much, in order, then -1.",
 )

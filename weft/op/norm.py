@@ -229,7 +229,6 @@ declare(
     infer=_batch_norm_infer,
     lower=batch_norm,
     reference=_batch_norm_ref,
-    fusion=Fusion.OPAQUE,
     rtol=1e-4,
     doc="Batch normalisation with given statistics; returns (output, mean, variance).",
 )
@@ -254,7 +253,6 @@ declare(
     infer=_along("nn.lrn"),
     lower=lrn,
     reference=_lrn_ref,
-    fusion=Fusion.OPAQUE,
     rtol=1e-4,
     doc="Local response normalisation across channels.",
 )

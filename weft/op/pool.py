@@ -196,7 +196,6 @@ for _rank in (1, 2, 3):
                 partial(pooling.adaptive_pool, _kind),
                 _adaptive_ref(_kind),
             ),
-            fusion=Fusion.OPAQUE,
             rtol=1e-4,
             layout=Layout.NAMED,
             doc="Pool to a given output size; None keeps a size.",
@@ -245,7 +244,6 @@ declare(
     infer=_indices_infer,
     lower=pooling.max_pool_with_indices,
     reference=_indices_ref,
-    fusion=Fusion.OPAQUE,
     doc="Max pooling (channels first); also the flat index of each maximum, rows first or (storage_order 1) "
     "columns first.",
 )

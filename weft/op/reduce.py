@@ -153,7 +153,6 @@ for _name, _kind, _fn in (("argmax", "max", np.argmax), ("argmin", "min", np.arg
             dtype,
         ),
         reference=_arg_ref(_fn),
-        fusion=Fusion.OPAQUE,
         doc=f"The index of the {_kind}imum along an axis, the first (or last) of equals.",
     )
 
@@ -191,7 +190,6 @@ for _name, _kind, _fn, _identity in (("cumsum", "sum", np.cumsum, 0), ("cumprod"
         infer=_scan_infer(_name),
         lower=partial(cumulative, _kind),
         reference=_scan_ref(_fn, _identity),
-        fusion=Fusion.OPAQUE,
         rtol=1e-4,
         doc=f"Running {_kind} along an axis; of all elements in row-major order where `axis` is None.",
     )

@@ -153,6 +153,8 @@ def declare(
         Attribute names and their kinds, in the order in which the constructor takes them after the inputs.
     infer, lower, reference, decompose : callable
         They name those attributes that they need.
+    fusion : Fusion or callable
+        Which neighbours it shares a kernel with; by default none.
     layout : Layout, optional
         By default AXES for element-wise operators, else OWN.
     """

@@ -11,7 +11,7 @@ from weft.error import ShapeMismatch, TypeInferenceError
 from weft.ir import DataType, Expr, PrimExpr, ShapeType, TensorType, int64, min_, numpy_dtype
 from weft.op.attributes import data_layout, dtype, flag, number, numbers, word
 from weft.op.infer import tensor_arg, values_of
-from weft.op.registry import Fusion, Layout, declare
+from weft.op.registry import Layout, declare
 from weft.op.relations import demand_at_least, demand_equal
 from weft.topi.resize import full_size, resize, resize_placed, resize_spatial, spread, spread_roi
 
@@ -151,7 +151,6 @@ declare(
     infer=lambda data, size: _resize_infer("image.resize", data, size),
     lower=resize,
     reference=_resize_ref,
-    fusion=Fusion.OPAQUE,
     rtol=1e-4,
     doc="Resize every axis to `size`; `scales`, where given, decide the coordinates.",
 )
@@ -179,7 +178,6 @@ declare(
     infer=_placed_infer,
     lower=resize_placed,
     reference=_placed_ref,
-    fusion=Fusion.OPAQUE,
     rtol=1e-4,
     doc="Resize by scales, where `scales` has 0 or is None, and regions that are data: (3 * rank,) float32.",
 )
@@ -231,7 +229,6 @@ def _declare_spatial(rank: int, axes: str) -> None:
         infer=infer,
         lower=resize_spatial,
         reference=_spatial_ref,
-        fusion=Fusion.OPAQUE,
         rtol=1e-4,
         layout=Layout.NAMED,
         doc=f"Resize the {axes} spatial axes.",

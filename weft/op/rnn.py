@@ -14,7 +14,7 @@ from weft.error import InvalidArgument
 from weft.ir import Attrs, Call, Expr, Op, TensorType, TupleType, as_int, ceildiv, int64
 from weft.op.attributes import Attribute, flag, number, word, words
 from weft.op.infer import dims_of, index_arg, tensor_arg
-from weft.op.registry import Fusion, declare, make_call
+from weft.op.registry import declare, make_call
 from weft.op.relations import demand_equal, demand_indices, demand_same_shape
 from weft.topi.precision import in_float32
 from weft.topi.rnn import gru_recurrence, lstm_recurrence, rnn_recurrence
@@ -302,7 +302,6 @@ def _layer(
         lower=None,
         reference=refs[0],
         decompose=decompose,
-        fusion=Fusion.OPAQUE,
         rtol=1e-4,
         doc=f"{doc}: x (steps, batch, inputs), w (directions, gates, inputs), r (directions, gates, hidden), "
         "b (directions, 2 gates); returns all outputs (steps, directions, batch, hidden) and the last states.",
@@ -314,7 +313,6 @@ def _layer(
         infer=_recurrence_infer(kind, names),
         lower=in_float32(lower),
         reference=refs[1],
-        fusion=Fusion.OPAQUE,
         rtol=1e-4,
         doc=f"The steps of ``nn.{kind}`` over projected inputs xw (steps, batch, directions * gates), with "
         "r (directions, blocks, hidden, gates of a block), in the panels of ``weft.topi.rnn_block.panel_shape``.",

@@ -9,7 +9,7 @@ import numpy as np
 from weft import error, ir, te
 from weft.op.attributes import flag, word
 from weft.op.infer import tensor_arg, values_of
-from weft.op.registry import Fusion, declare
+from weft.op.registry import declare
 from weft.op.relations import demand_at_least, demand_equal
 from weft.op.resize import spatial_sizes
 from weft.topi.conv import channels_last, conv_shape, spatial
@@ -91,7 +91,6 @@ declare(
     infer=_infer,
     lower=grid_sample,
     reference=_ref,
-    fusion=Fusion.OPAQUE,
     rtol=1e-3,
     doc="Sample (n, c, h, w) data, or (n, h, w, c), at the points of a grid (n, 2, rows, columns) of coordinates in "
     "-1..1, the horizontal one first.",
@@ -144,7 +143,6 @@ declare(
     infer=_affine_infer,
     lower=_affine_lower,
     reference=_affine_ref,
-    fusion=Fusion.OPAQUE,
     rtol=1e-4,
     doc="The points, in -1..1 and the horizontal coordinate first, at which `image.grid_sample` reads images of `size` "
     "that matrices (n, 2, 3) or (n, 3, 4) transform.",

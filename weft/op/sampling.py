@@ -8,7 +8,7 @@ from weft.error import DTypeMismatch
 from weft.ir import DataType, Expr, TensorType, int64, min_, numpy_dtype
 from weft.op.attributes import dtype
 from weft.op.infer import index_arg, tensor_arg
-from weft.op.registry import Fusion, declare
+from weft.op.registry import declare
 from weft.op.relations import demand_at_least, demand_indices, demand_same_shape
 from weft.op.threefry import encrypted
 from weft.topi.sampling import sample_token, uniform_at
@@ -39,7 +39,6 @@ declare(
     infer=_uniform_infer,
     lower=uniform_at,
     reference=_uniform_ref,
-    fusion=Fusion.OPAQUE,
     doc="A number in [0, 1) for each seed and position (n, 1) int64: the highest 52 bits of the first word of Threefry "
     "4x64 with the key (seed, 0, 0, 0) and the counter (position, 0, 0, 0).",
 )
@@ -114,7 +113,6 @@ declare(
     infer=_infer,
     lower=sample_token,
     reference=_ref,
-    fusion=Fusion.OPAQUE,
     doc="A token (n, 1) for each row of logits (n, vocabulary). Tokens of `history` (n, length; -1 is none) have their "
     "logits divided by `penalty`, or multiplied where they are negative; all are divided by `temperature`, 0 of which "
     "takes the greatest. Of the `top_k` greatest (0: of all) the first remain whose probabilities reach `top_p`; "

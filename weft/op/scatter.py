@@ -95,7 +95,6 @@ declare(
     infer=_scatter_elements_infer,
     lower=scatter_elements,
     reference=_scatter_elements_ref,
-    fusion=Fusion.OPAQUE,
     doc="Write one element for each index along an axis; negative indices count from the end.",
 )
 
@@ -109,7 +108,6 @@ declare(
     reference=lambda data, indices, updates, reduction: _apply(
         data, ((tuple(indices[i]), updates[i]) for i in np.ndindex(*indices.shape[:-1])), reduction
     ),
-    fusion=Fusion.OPAQUE,
     doc="Write slices by tuples of indices; negative indices count from the end.",
 )
 
@@ -157,7 +155,6 @@ declare(
     infer=_index_put_infer,
     lower=index_put,
     reference=_index_put_ref,
-    fusion=Fusion.OPAQUE,
     doc="Write where tensors of indices, which broadcast together, point; with `accumulate` add.",
 )
 
@@ -224,6 +221,5 @@ declare(
     infer=_slice_scatter_infer,
     lower=lambda input_tensor, src, start, end, step, axis: slice_scatter(input_tensor, src, start, end, step, axis)[0],
     reference=_slice_scatter_ref,
-    fusion=Fusion.OPAQUE,
     doc="A copy of a tensor in which the slice ``start:end:step`` of an axis is another one.",
 )

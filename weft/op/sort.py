@@ -9,7 +9,7 @@ from weft import ir
 from weft.error import DTypeMismatch
 from weft.op.attributes import axes, axis, dtype, flag, integer, word
 from weft.op.infer import normalize_axes, normalize_axis, product, tensor_arg
-from weft.op.registry import Fusion, declare
+from weft.op.registry import declare
 from weft.op.relations import demand_at_least, demand_between
 from weft.topi.reduce import reduced_shape
 from weft.topi.search import places, searchsorted
@@ -70,7 +70,6 @@ declare(
     infer=_topk_infer,
     lower=_topk_lower,
     reference=_topk_ref,
-    fusion=Fusion.OPAQUE,
     doc="The k greatest (or least) along an axis, sorted; equal elements by index.",
 )
 
@@ -93,7 +92,6 @@ declare(
     infer=_places_infer,
     lower=places,
     reference=_places_ref,
-    fusion=Fusion.OPAQUE,
     doc="Positions of what is true in a vector, with zeros behind them, and how many there are.",
 )
 
@@ -104,7 +102,6 @@ declare(
     infer=lambda data: tensor_arg("sort", "data", data),
     lower=lambda data, axis, descending: sort(data, axis, not descending),
     reference=lambda data, axis, descending: np.take_along_axis(data, _order(data, axis, descending), axis),
-    fusion=Fusion.OPAQUE,
     doc="Sort along an axis.",
 )
 
@@ -115,7 +112,6 @@ declare(
     infer=lambda data, axis, dtype: _topk_infer(data, -1, axis, "indices", dtype, "argsort"),
     lower=lambda data, axis, descending, dtype: argsort(data, axis, not descending, dtype),
     reference=lambda data, axis, descending, dtype: _order(data, axis, descending).astype(ir.numpy_dtype(dtype)),
-    fusion=Fusion.OPAQUE,
     doc="The indices that sort along an axis.",
 )
 
@@ -155,7 +151,6 @@ declare(
     infer=_median_infer,
     lower=median,
     reference=_median_ref,
-    fusion=Fusion.OPAQUE,
     doc="The lower of the two elements in the middle, NaN being greatest; over a single axis with its position.",
 )
 
@@ -179,6 +174,5 @@ declare(
     reference=lambda input_tensor, boundaries, out_int32, right: np.searchsorted(
         sortable(boundaries), sortable(input_tensor), "right" if right else "left"
     ).astype(np.int32 if out_int32 else np.int64),
-    fusion=Fusion.OPAQUE,
     doc="Where each element would be put into a sorted vector; with `right` behind what equals it.",
 )

@@ -10,7 +10,7 @@ from weft.error import InvalidArgument
 from weft.ir import DataType, Expr, TensorType, TupleType, as_int, int64
 from weft.op.attributes import integers
 from weft.op.infer import tensor_arg
-from weft.op.registry import Fusion, declare
+from weft.op.registry import declare
 from weft.op.relations import demand_same_shape
 from weft.topi.threefry import PARITY, ROTATIONS, STATE, threefry_generate, threefry_split
 
@@ -93,7 +93,6 @@ declare(
     infer=lambda gen: TupleType((_generator("threefry_split", gen),) * 2),
     lower=threefry_split,
     reference=_split_ref,
-    fusion=Fusion.OPAQUE,
     doc="Two generators (10,) uint64 of one, which is used up: key, counter and path as topi.threefry says.",
 )
 declare(
@@ -103,6 +102,5 @@ declare(
     infer=_generate_infer,
     lower=threefry_generate,
     reference=_generate_ref,
-    fusion=Fusion.OPAQUE,
     doc="The generator for what is drawn next, and words (uint64) of Threefry 4x64.",
 )

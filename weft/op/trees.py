@@ -8,7 +8,7 @@ from weft.error import DTypeMismatch
 from weft.ir import DataType, Expr, TensorType
 from weft.op import attributes as attrs
 from weft.op.infer import index_arg, tensor_arg
-from weft.op.registry import Fusion, declare
+from weft.op.registry import declare
 from weft.op.relations import demand_equal, demand_index_tuples, demand_indices
 from weft.topi.trees import tree_scores
 
@@ -62,6 +62,5 @@ declare(
     infer=_infer,
     lower=tree_scores,
     reference=_ref,
-    fusion=Fusion.OPAQUE,
     doc="Weights of the leaves of decision trees that rows come to, together.",
 )

@@ -12,7 +12,7 @@ import numpy as np
 from weft import ir
 from weft.op.attributes import flag, integer, number, numbers, sizes, word
 from weft.op.infer import tensor_arg
-from weft.op.registry import Fusion, declare, make_call
+from weft.op.registry import declare, make_call
 from weft.op.relations import demand_at_least, demand_at_most, demand_equal, demand_indices, demand_same_shape
 from weft.op.sort import sortable
 from weft.spelling import also_called
@@ -128,7 +128,6 @@ declare(
     infer=lambda data, rois, pooled_size, layout: _regions_infer("vision.roi_align", data, rois, pooled_size, layout),
     lower=in_float32(vision.roi_align),
     reference=roi_align,
-    fusion=Fusion.OPAQUE,
     rtol=1e-4,
     doc="The mean or the greatest of samples of each part of regions, read between pixels.",
 )
@@ -140,7 +139,6 @@ declare(
     infer=lambda data, rois, pooled_size, layout: _regions_infer("vision.roi_pool", data, rois, pooled_size, layout),
     lower=lambda data, rois, pooled_size, spatial_scale: vision.roi_pool(data, rois, pooled_size, spatial_scale),
     reference=roi_pool,
-    fusion=Fusion.OPAQUE,
     doc="The greatest pixel of each part of regions whose corners are rounded to pixels.",
 )
 
@@ -183,7 +181,6 @@ declare(
     infer=_counts_infer,
     lower=vision.get_valid_counts,
     reference=get_valid_counts,
-    fusion=Fusion.OPAQUE,
     doc="How many boxes have a score above a threshold; these, moved to the front; where each was.",
 )
 
@@ -294,7 +291,6 @@ declare(
     infer=_suppression_infer,
     lower=in_float32(vision.non_max_suppression),
     reference=non_max_suppression,
-    fusion=Fusion.OPAQUE,
     rtol=1e-4,
     doc="Of boxes that overlap, the one with the greatest score; lower scores of the others where a sigma is given.",
 )
@@ -367,7 +363,6 @@ declare(
     infer=lambda *args, output_format: _classes_infer("vision.class_boxes", *args, output_format=output_format),
     lower=in_float32(vision.all_class_non_max_suppression),
     reference=_classes_ref,
-    fusion=Fusion.OPAQUE,
     doc="Suppression in each class by itself; rows behind the valid ones are 0.",
 )
 
@@ -425,7 +420,6 @@ declare(
     infer=_multibox_infer,
     lower=in_float32(vision.multibox_transform_loc),
     reference=_multibox_ref,
-    fusion=Fusion.OPAQUE,
     rtol=1e-4,
     doc="Boxes from anchors and what was predicted for them, and the probabilities of classes.",
 )

@@ -96,16 +96,7 @@ _JETSON_HOSTS = {
     "jetson-agx-orin-32gb": ("sm_87", "cortex-a78", 8),
     "jetson-agx-orin-64gb": ("sm_87", "cortex-a78", 12),
 }
-_AWS = {
-    "large": 1,
-    "xlarge": 2,
-    "2xlarge": 4,
-    "4xlarge": 8,
-    "9xlarge": 18,
-    "12xlarge": 24,
-    "18xlarge": 36,
-    "24xlarge": 48,
-}
+_AWS = {"large": 1, "xlarge": 2, **{f"{n}xlarge": 2 * n for n in (2, 4, 9, 12, 18, 24)}}
 _APPLE = {"m1-gpu": 1024, "m1-gpu-restricted": 256, "m2-gpu": 1024}
 ARM_BOARDS: dict[str, dict[str, Any]] = {
     "pixel2": {"model": "snapdragon835", "mtriple": "arm64-linux-android", "mattr": ["+neon"]},

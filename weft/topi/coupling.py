@@ -6,7 +6,8 @@ from weft import te, tir
 from weft.ir import PrimExpr, cast, const, logical_and, select
 from weft.tir import max as tir_max
 from weft.tir import min as tir_min
-from weft.topi.typing import Buffers
+from weft.topi.typing import Buffers, IRBuilder
+from weft.topi.written import written
 
 
 def couple_pairs(pairs: te.Tensor) -> Any:
@@ -27,8 +28,7 @@ def couple_pairs(pairs: te.Tensor) -> Any:
     """
     rows, count, dtype = pairs.shape[0], pairs.shape[1], pairs.dtype
 
-    def body(ins: Buffers, outs: Buffers) -> Any:
-        ib = tir.ir_builder.create()
+    def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         given, shares = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0])
         classes = cast("int64", count)
         some = cast(dtype, tir_max(classes, const(1, "int64")))
@@ -67,6 +67,5 @@ def couple_pairs(pairs: te.Tensor) -> Any:
                     shares[row * classes + i] = shares[row * classes + i] + step[0]
                     with ib.for_range(0, classes) as j:
                         shares[row * classes + j] = shares[row * classes + j] / grown
-        return ib.get()
 
-    return te.extern((rows, count), [pairs], body, name="couple_pairs", dtype=dtype)
+    return written((rows, count), [pairs], body, name="couple_pairs", dtype=dtype)

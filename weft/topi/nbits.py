@@ -144,28 +144,14 @@ def matmul_nbits_dot(
 
     `dot` is the number of lanes of the machine's dot products of bytes, 0 where it has none.
     """
-    outer = x.shape[:-1]
     given = [x, x_scale, x_sum, w, scale, *([] if offset is None else [offset])]
 
-    def body(ins: Buffers, outs: Buffers) -> Any:
-        ib, last = tir.ir_builder.create(), None if offset is None else ins[5]
-        rows = [_matrix(ib, b) for b in ins[:3]]
-        Dot(
-            ib,
-            rows[0],
-            *ins[3:5],
-            last,
-            _matrix(ib, outs[0]),
-            n,
-            bits,
-            x_scale=rows[1],
-            x_sum=rows[2],
-            group=group,
-            dot=dot,
-        ).run()
-        return ib.get()
+    def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
+        q, unit, total = (_matrix(ib, b) for b in ins[:3])
+        common = (*ins[3:5], None if offset is None else ins[5], _matrix(ib, outs[0]), n, bits)
+        Dot(ib, q, *common, x_scale=unit, x_sum=total, group=group, dot=dot).run()
 
-    return te.extern((*outer, int64(n)), given, body, name="T_matmul_nbits", dtype=out_dtype)
+    return written((*x.shape[:-1], int64(n)), given, body, name="T_matmul_nbits", dtype=out_dtype)
 
 
 # --- products of rows -------------------------------------------------------------------------------------------------

@@ -235,19 +235,16 @@ pool1d, pool2d, pool3d = (_pooling(rank, layout) for rank, layout in enumerate((
 POOL_TYPE_CODE = {"avg": 0, "max": 1}
 
 
-def adaptive_pool(data: Tensor, output_size: Extents, pool_type: str, layout: str = "NCHW") -> Any:
-    """Pool to a given size."""
-    return _adaptive_pool(pool_type, data, output_size, layout)
+def _pooling_to_size(name: str, channels_first: str, doc: str) -> Callable[..., Any]:
+    def pooling(data: Tensor, output_size: Extents, pool_type: str, layout: str = channels_first) -> Any:
+        return _adaptive_pool(pool_type, data, output_size, layout)
+
+    return named(pooling, name, doc)
 
 
-def adaptive_pool1d(data: Tensor, output_size: Extents, pool_type: str, layout: str = "NCW") -> Any:
-    """Pool one axis to a given size."""
-    return _adaptive_pool(pool_type, data, output_size, layout)
-
-
-def adaptive_pool3d(data: Tensor, output_size: Extents, pool_type: str, layout: str = "NCDHW") -> Any:
-    """Pool three axes to given sizes."""
-    return _adaptive_pool(pool_type, data, output_size, layout)
+adaptive_pool = _pooling_to_size("adaptive_pool", "NCHW", "Pool to a given size.")
+adaptive_pool1d = _pooling_to_size("adaptive_pool1d", "NCW", "Pool one axis to a given size.")
+adaptive_pool3d = _pooling_to_size("adaptive_pool3d", "NCDHW", "Pool three axes to given sizes.")
 
 
 def global_pool(data: Tensor, pool_type: str, layout: str = "NCHW") -> Any:

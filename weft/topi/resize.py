@@ -10,6 +10,7 @@ from typing import Any
 from weft import te, tir
 from weft.ir import PrimExpr, as_int, cast, const, floordiv, if_then_else, int64
 from weft.te import Tensor
+from weft.topi.index import clamped
 from weft.topi.precision import narrowed, precise
 from weft.topi.shape import equal_dims
 from weft.topi.typing import Extent, Scalar, Shape
@@ -98,7 +99,7 @@ def _nearest_index(axis: _Axis, o: Any, rounding: str) -> Any:
     ):
         i = floordiv(o, int64(exact))
         # sizes may ask for more than the scale gives
-        return i if equal_dims(axis.size * int64(exact), axis.out) else _clamp(i, axis.size)
+        return i if equal_dims(axis.size * int64(exact), axis.out) else clamped(i, axis.size)
     x = axis.source(o)
     if rounding == "floor":
         i = tir.floor(x)
@@ -110,11 +111,7 @@ def _nearest_index(axis: _Axis, o: Any, rounding: str) -> Any:
         i = tir.Select(_f(axis.scale) < _f(1.0), tir.ceil(x), tir.floor(x))
     else:
         i = tir.ceil(x - _f(0.5))
-    return _clamp(cast("int64", i), axis.size)
-
-
-def _clamp(i: Any, size: Any) -> Any:
-    return tir.max(tir.min(i, size - int64(1)), int64(0))
+    return clamped(cast("int64", i), axis.size)
 
 
 def _near(d: Any, a: float) -> Any:
@@ -147,7 +144,7 @@ def _taps(axis: _Axis, o: Any, method: str, attrs: dict[str, Any]) -> list[tuple
         for _, w in inside[1:]:
             total = total + w
         pairs = [(i, w / total) for i, w in inside]
-    return [(_clamp(i, axis.size), w) for i, w in pairs]
+    return [(clamped(i, axis.size), w) for i, w in pairs]
 
 
 def resize(
@@ -284,7 +281,7 @@ def _covered(data: Any, d: int, axis: _Axis, method: str, attrs: dict[str, Any])
     def table(element: Any, name: str) -> Any:
         return te.compute((n_taps, axis.out), element, name=name)
 
-    places = table(lambda k, o: cast("int32", _clamp(place(o, k), axis.size)), "places")
+    places = table(lambda k, o: cast("int32", clamped(place(o, k), axis.size)), "places")
     weights = table(weight, "weights")
     every, each = (te.reduce_axis((0, n_taps), name) for name in ("every", "each"))
     total = te.compute((axis.out,), lambda o: te.sum(weights(every, o), axis=every), name="total")

@@ -332,14 +332,9 @@ def real(node: Node, data: int, scale: int, zero: int, axis: int = 1) -> Any:
     )
 
 
-def _quantised(node: Node, x: Any, scale: int, zero: int, dtype: str | None = None) -> Any:
-    given = node.value(zero) if node.has(zero) else Value.of_array(np.zeros((), dtype or node.dtype()))
+def _quantised(node: Node, x: Any, scale: int, zero: int) -> Any:
+    given = node.value(zero) if node.has(zero) else Value.of_array(np.zeros((), node.dtype()))
     return call(node, "QuantizeLinear", x, node.value(scale), given)
-
-
-@microsoft("QuantizeLinear", "DequantizeLinear", attributes="axis", inputs=(2, 3))
-def _quantize(node: Node) -> Any:
-    return calls(node, node.op_type, node.inputs, axis=node.attr("axis", 1))
 
 
 @microsoft("QLinearAdd", "QLinearMul", inputs=(7, 8))
@@ -403,6 +398,7 @@ def _qgemm(node: Node) -> Any:
 # --- others -----------------------------------------------------------------------------------------------------------
 
 
+@microsoft("QuantizeLinear", "DequantizeLinear", attributes="axis", inputs=(2, 3))
 @microsoft("Trilu", attributes="upper", inputs=(1, 2))
 @microsoft("Pad", attributes="mode", inputs=(2, 3))
 @microsoft("GatherND", inputs=(2, 2))

@@ -71,14 +71,10 @@ def _conv(node: Node) -> Any:
     return activated(node, out, node.attr("activation_params", []))
 
 
+@microsoft("GlobalMaxPool", "GlobalAveragePool", inputs=(1, 1), domain=_DOMAIN)
 @microsoft("MaxPool", "AveragePool", attributes=f"{_POOL} ceil_mode count_include_pad storage_order", domain=_DOMAIN)
 def _pool(node: Node) -> Any:
     return call(node, node.op_type, node.x(), **{k: node.attr(k) for k in node.attrs if k != "storage_order"})
-
-
-@microsoft("GlobalMaxPool", "GlobalAveragePool", inputs=(1, 1), domain=_DOMAIN)
-def _global_pool(node: Node) -> Any:
-    return call(node, node.op_type, node.x())
 
 
 @microsoft("Upsample", attributes="scales mode coordinate_transformation_mode", inputs=(1, 1), domain=_DOMAIN)

@@ -20,25 +20,12 @@ _DEFAULTS = {
 
 _ACTIVATIONS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+_OWN_FLAG = {"LSTM": ("input_forget",), "GRU": ("linear_before_reset",), "RNN": ()}
 
 
-@converter("LSTM")
-def _lstm(node: Node) -> Any:
-    return _layer(node, "LSTM", input_forget=bool(node.attr("input_forget", 0)))
-
-
-@converter("GRU")
-def _gru(node: Node) -> Any:
-    return _layer(node, "GRU", linear_before_reset=bool(node.attr("linear_before_reset", 0)))
-
-
-@converter("RNN")
-def _rnn(node: Node) -> Any:
-    return _layer(node, "RNN")
-
-
-def _layer(node: Node, kind: str, **attrs: Any) -> Any:
-    """Convert a layer; `attrs` are what only its kind has."""
+@converter("LSTM", "GRU", "RNN")
+def _layer(node: Node) -> Any:
+    kind = node.op_type
     for i in range(3):
         node.require_rank(i, 3)
     direction = node.attr("direction", "forward")
@@ -67,7 +54,7 @@ def _layer(node: Node, kind: str, **attrs: Any) -> Any:
         direction=direction,
         activations=_activations(node, kind, count),
         clip=node.attr("clip", 0.0),
-        **attrs,
+        **{flag: bool(node.attr(flag, 0)) for flag in _OWN_FLAG[kind]},
     )
     y, *states = node.graph.fields(out)
     if batch_first:

@@ -24,6 +24,18 @@ _METHODS = {
     "bicubic": "cubic",
 }
 
+_ATTRS: dict[str, Any] = {
+    "roi": None,
+    "layout": "",
+    "method": "linear",
+    "coordinate_transformation_mode": "half_pixel",
+    "rounding_method": "",
+    "cubic_alpha": -0.5,
+    "cubic_exclude": 0,
+    "extrapolation_value": 0.0,
+    "out_dtype": "",
+}
+
 
 def _resized(
     op: str,
@@ -99,17 +111,8 @@ def _constructor(rank: int) -> Any:
         extrapolation_value: float = 0.0,
         out_dtype: Any = None,
     ) -> ir.Expr:
-        attrs = {
-            "roi": numbers_of(roi),
-            "layout": layout,
-            "method": method,
-            "rounding_method": rounding_method,
-            "coordinate_transformation_mode": coordinate_transformation_mode,
-            "cubic_alpha": cubic_alpha,
-            "cubic_exclude": cubic_exclude,
-            "extrapolation_value": extrapolation_value,
-            "out_dtype": out_dtype or "",
-        }
+        given = {k: v for k, v in locals().items() if k in _ATTRS}
+        attrs = {**given, "roi": numbers_of(roi), "out_dtype": out_dtype or ""}
         if is_computed(size):
             return call(f"dyn.image.resize{rank}d", data, shape_argument(size), **attrs)
         return call(f"image.resize{rank}d", data, size=numbers(size), **attrs)
@@ -136,17 +139,7 @@ def numbers_of(values: ir.Constant | Iterable[float] | None) -> Any:
 
 
 for _rank in (1, 2, 3):
-    _attrs = {
-        "roi": None,
-        "layout": _LAYOUTS[_rank],
-        "method": "linear",
-        "coordinate_transformation_mode": "half_pixel",
-        "rounding_method": "",
-        "cubic_alpha": -0.5,
-        "cubic_exclude": 0,
-        "extrapolation_value": 0.0,
-        "out_dtype": "",
-    }
+    _attrs = {**_ATTRS, "layout": _LAYOUTS[_rank]}
     declare(
         f"image.resize{_rank}d",
         "data",

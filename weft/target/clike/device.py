@@ -12,10 +12,26 @@ from weft.target.clike.stmt import STMT
 from weft.target.gpu import AXES, dynamic_bytes, launch_extents
 
 
+def address(e: ir.CallIntrin, s: Emitter) -> str:
+    """``tir.address_of``."""
+    if not isinstance(e.args[0], tir.BufferLoad):
+        raise s.refuse(e)
+    return f"(&{s.element(e.args[0].buffer, e.args[0].indices)})"
+
+
+def external(e: ir.CallIntrin, s: Emitter) -> str:
+    """``tir.call_extern``: a function that the program declares elsewhere, or the language has."""
+    if not isinstance(e.args[0], ir.StringImm):
+        raise s.refuse(e)
+    return f"{e.args[0].value}({', '.join(s.expr(a) for a in e.args[1:] if isinstance(a, ir.PrimExpr))})"
+
+
 class DeviceEmitter(Emitter):
     """The state of emission of a kernel, and the thread axes around."""
 
     libm = Emitter.libm | {"expm1", "cbrt", "rsqrt"}
+    computed_as: ClassVar = {"float16": "float32", "bfloat16": "float32"}
+    special: ClassVar = {"address_of": address, "call_extern": external, "call_pure_extern": external}
     thread_axes: ClassVar[Mapping[str, str]]
     """By the tag of an axis (``"threadIdx.x"``), what a thread reads to know its place."""
     shared_prefix: ClassVar[str]
@@ -86,20 +102,6 @@ def let(e: ir.Let, s: DeviceEmitter) -> str:
     value, name = s.expr(e.value), s.fresh(e.var)
     s.declared.append(f"  {s.exactly}{s.type_of(e.var.dtype, e)} {name};")
     return f"({name} = {value}, {s.expr(e.body)})"
-
-
-def address(e: ir.CallIntrin, s: Emitter) -> str:
-    """``tir.address_of``."""
-    if not isinstance(e.args[0], tir.BufferLoad):
-        raise s.refuse(e)
-    return f"(&{s.element(e.args[0].buffer, e.args[0].indices)})"
-
-
-def external(e: ir.CallIntrin, s: Emitter) -> str:
-    """``tir.call_extern``: a function that the program declares elsewhere, or the language has."""
-    if not isinstance(e.args[0], ir.StringImm):
-        raise s.refuse(e)
-    return f"{e.args[0].value}({', '.join(s.expr(a) for a in e.args[1:] if isinstance(a, ir.PrimExpr))})"
 
 
 DEVICE_STMT = ir.Dispatch("device statement like C's", (tir.Stmt,), default=STMT.default, extends=STMT)

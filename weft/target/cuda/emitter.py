@@ -51,7 +51,6 @@ class Emitter(clike.DeviceEmitter):
     expressions = EXPR
     statements = clike.DEVICE_STMT
     types = TYPES
-    computed_as: ClassVar = {"float16": "float32", "bfloat16": "float32"}
     nan = "__int_as_float(0x7fc00000)"
     infinity = "__int_as_float(0x7f800000)"
     thread_axes: ClassVar = {tag: tag for tag in AXES}
@@ -63,10 +62,4 @@ class Emitter(clike.DeviceEmitter):
         "tvm_warp_shuffle_down": "__shfl_down_sync({0}, {1}, {2}, {3})",
         "tvm_warp_activemask": "({t})__activemask()",
     }
-    special: ClassVar = {
-        "tvm_storage_sync": _barrier,
-        "address_of": clike.address,
-        "reinterpret": _reinterpret,
-        "call_extern": clike.external,
-        "call_pure_extern": clike.external,
-    }
+    special: ClassVar = {**clike.DeviceEmitter.special, "tvm_storage_sync": _barrier, "reinterpret": _reinterpret}

@@ -53,7 +53,6 @@ class Emitter(clike.DeviceEmitter):
     loads: ClassVar = {"bool": "({0} != 0)", "float16": "weft_from_float16({0})", "bfloat16": "weft_from_bfloat16({0})"}
     stores: ClassVar = {"float16": "weft_to_float16({0})", "bfloat16": "weft_to_bfloat16({0})"}
     conversions: ClassVar = {"float16": "weft_float16", "bfloat16": "weft_bfloat16"}
-    computed_as: ClassVar = {"float16": "float32", "bfloat16": "float32"}
     float32_suffix = ""
     long_suffix = "L"
     thread_axes: ClassVar = {
@@ -69,10 +68,4 @@ class Emitter(clike.DeviceEmitter):
         "tvm_warp_shuffle_down": "weft_shuffle_down({1}, {2}, {3})",
         "tvm_warp_activemask": "(({t})0)",
     }
-    special: ClassVar = {
-        "tvm_storage_sync": _barrier,
-        "address_of": clike.address,
-        "reinterpret": _reinterpret,
-        "call_extern": clike.external,
-        "call_pure_extern": clike.external,
-    }
+    special: ClassVar = {**clike.DeviceEmitter.special, "tvm_storage_sync": _barrier, "reinterpret": _reinterpret}

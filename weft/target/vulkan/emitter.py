@@ -104,7 +104,6 @@ class Emitter(clike.DeviceEmitter):
     loads: ClassVar = {t: FROM_BITS[t] for t in _IN_MEMORY}
     stores: ClassVar = {t: TO_BITS[t] for t in _IN_MEMORY}
     conversions: ClassVar = {"float16": "weft_float16", "bfloat16": "weft_bfloat16"}
-    computed_as: ClassVar = {"float16": "float32", "bfloat16": "float32"}
     float32_suffix = ""
     long_suffix = "L"
     thread_axes: ClassVar = {
@@ -119,13 +118,12 @@ class Emitter(clike.DeviceEmitter):
     libm = frozenset(("sqrt", "floor", "ceil", "trunc", "nearbyint", "fabs", "fma", "fmod", "copysign"))
     renamed: ClassVar = {"nearbyint": "roundEven", "fabs": "abs"}
     special: ClassVar = {
+        **clike.DeviceEmitter.special,
         "tvm_storage_sync": _barrier,
         "address_of": _address,
         "reinterpret": _reinterpret,
         **dict.fromkeys(("sin", "cos", "tan"), _wave),
         "any_lane": lambda e, s: s.expr(e.args[0]),
-        "call_extern": clike.external,
-        "call_pure_extern": clike.external,
     }
 
     def __init__(self) -> None:

@@ -321,15 +321,6 @@ def _half_exponentials(a: Var, sign: float) -> PrimExpr:
     return m.let(half, lambda h: m.Add(h, m.Div(m.number(0.25 * sign, a), h)), "h")
 
 
-def _atan_unit(z: PrimExpr) -> PrimExpr:
-    """The inverse tangent of 0 ... 1."""
-    return m.let(z, lambda z: m.let(m.Mul(z, z), lambda s: m.fma(m.Mul(s, z), m.horner(_ATAN, s), z), "s"), "z")
-
-
-def _asin_small(a: Var, s: Var) -> PrimExpr:
-    return m.fma(m.Mul(s, a), m.horner(_ASIN, s), a)
-
-
 @m.bound
 def _reduced(x: PrimExpr, value: Callable[[Var, PrimExpr], PrimExpr]) -> m.Steps:
     """``value(r, n)`` with ``x == n * pi / 2 + r``, `r` at most pi / 4 and `n` an int64, right in its low bits."""
@@ -366,10 +357,10 @@ POLYNOMIALS64: dict[str, Callable[..., Any]] = {
     "tir.asinh": lambda x: single.asinh(x, log=log, log1p=log1p),
     "tir.acosh": lambda x: single.acosh(x, log=log, log1p=log1p),
     "tir.atanh": lambda x: single.atanh(x, log1p=log1p),
-    "tir.atan": lambda x: trig.atan(x, unit=_atan_unit),
-    "tir.atan2": lambda y, x: trig.atan2(y, x, unit=_atan_unit),
-    "tir.asin": lambda x: trig.asin(x, small_arc=_asin_small),
-    "tir.acos": lambda x: trig.acos(x, small_arc=_asin_small),
+    "tir.atan": partial(trig.atan, terms=_ATAN),
+    "tir.atan2": partial(trig.atan2, terms=_ATAN),
+    "tir.asin": partial(trig.asin, terms=_ASIN),
+    "tir.acos": partial(trig.acos, terms=_ASIN),
 }
 """Intrinsics that become polynomials on float64."""
 WAVES64 = {f"tir.{f.__name__}": partial(f, waves=_WAVES) for f in (trig.sin, trig.cos, trig.tan)}

@@ -102,20 +102,20 @@ def tan(x: PrimExpr, *, waves: Waves = _WAVES) -> PrimExpr:
     return m.Select(m.equal(x, 0.0), x, _with_far_arguments(x, waves.reduced(x, value), "tan"))
 
 
-def _atan_unit(z: PrimExpr) -> PrimExpr:
+def _atan_unit(z: PrimExpr, terms: tuple[float, ...]) -> PrimExpr:
     """The inverse tangent of 0 ... 1."""
-    return m.let(z, lambda z: m.let(m.Mul(z, z), lambda s: m.fma(m.Mul(s, z), m.horner(_ATAN, s), z), "s"), "z")
+    return m.let(z, lambda z: m.let(m.Mul(z, z), lambda s: m.fma(m.Mul(s, z), m.horner(terms, s), z), "s"), "z")
 
 
 @m.bound
-def atan(x: PrimExpr, *, unit: Callable[..., PrimExpr] = _atan_unit) -> m.Steps:
+def atan(x: PrimExpr, *, terms: tuple[float, ...] = _ATAN) -> m.Steps:
     """The inverse tangent. At most 3 ULP."""
     a = yield m.absolute(x), "a"
-    p = yield unit(m.Select(m.above(a, 1.0), m.Div(m.number(1.0, x), a), a)), "p"
+    p = yield _atan_unit(m.Select(m.above(a, 1.0), m.Div(m.number(1.0, x), a), a), terms), "p"
     return m.with_sign_of(m.Select(m.above(a, 1.0), m.Sub(m.number(math.pi / 2, x), p), p), x)
 
 
-def atan2(y: PrimExpr, x: PrimExpr, *, unit: Callable[..., PrimExpr] = _atan_unit) -> PrimExpr:
+def atan2(y: PrimExpr, x: PrimExpr, *, terms: tuple[float, ...] = _ATAN) -> PrimExpr:
     """The angle of the point (x, y). At most 4 ULP."""
 
     @m.bound
@@ -123,7 +123,7 @@ def atan2(y: PrimExpr, x: PrimExpr, *, unit: Callable[..., PrimExpr] = _atan_uni
         ay = yield m.absolute(y), "ay"
         ax = yield m.absolute(x), "ax"
         low, high = m.Min(ax, ay), m.Max(ax, ay)
-        p = yield unit(m.let(low, lambda lo: m.let(high, lambda hi: _ratio(lo, hi), "hi"), "lo")), "p"
+        p = yield _atan_unit(m.let(low, lambda lo: m.let(high, lambda hi: _ratio(lo, hi), "hi"), "lo"), terms), "p"
         q = yield m.Select(GT(ay, ax), m.Sub(m.number(math.pi / 2, x), p), p), "q"
         is_left = m.bits_of(x) < m.integer(0, m.bits_of(x))  # minus zero too
         return m.with_sign_of(m.Select(is_left, m.Sub(m.number(math.pi, x), q), q), y)
@@ -137,30 +137,26 @@ def _ratio(low: Var, high: Var) -> PrimExpr:
     return m.Select(m.equal(high, 0.0), m.number(0.0, low), plain)
 
 
-def _asin_small(a: Var, s: Var) -> PrimExpr:
-    return m.fma(m.Mul(s, a), m.horner(_ASIN, s), a)
-
-
 @m.bound
-def _asin_parts(a: Var, small_arc: Callable[..., PrimExpr], value: Callable[[Var, PrimExpr], PrimExpr]) -> m.Steps:
+def _asin_parts(a: Var, terms: tuple[float, ...], value: Callable[[Var, PrimExpr], PrimExpr]) -> m.Steps:
     """``value(p, is_small)`` with ``p`` the inverse sine of `a` up to 0.5, and of ``sqrt((1 - a) / 2)`` above."""
     small = m.below(a, 0.5)
     s = yield m.Select(small, m.Mul(a, a), m.fma(a, m.number(-0.5, a), m.number(0.5, a))), "s"
     z = yield m.Select(small, a, m.call("sqrt", s)), "z"
-    p = yield small_arc(z, s), "p"
+    p = yield m.fma(m.Mul(s, z), m.horner(terms, s), z), "p"
     return value(p, small)
 
 
-def asin(x: PrimExpr, *, small_arc: Callable[..., PrimExpr] = _asin_small) -> PrimExpr:
+def asin(x: PrimExpr, *, terms: tuple[float, ...] = _ASIN) -> PrimExpr:
     """The inverse sine; NaN outside of -1 ... 1. At most 3 ULP."""
 
     def value(p: Var, small: PrimExpr) -> PrimExpr:
         return m.with_sign_of(m.Select(small, p, m.fma(p, m.number(-2.0, x), m.number(math.pi / 2, x))), x)
 
-    return m.let(m.absolute(x), lambda a: _asin_parts(a, small_arc, value), "a")
+    return m.let(m.absolute(x), lambda a: _asin_parts(a, terms, value), "a")
 
 
-def acos(x: PrimExpr, *, small_arc: Callable[..., PrimExpr] = _asin_small) -> PrimExpr:
+def acos(x: PrimExpr, *, terms: tuple[float, ...] = _ASIN) -> PrimExpr:
     """The inverse cosine; NaN outside of -1 ... 1. At most 3 ULP."""
 
     def value(p: Var, small: PrimExpr) -> PrimExpr:
@@ -169,4 +165,4 @@ def acos(x: PrimExpr, *, small_arc: Callable[..., PrimExpr] = _asin_small) -> Pr
         outer = m.Select(m.below(x, 0.0), m.Sub(m.number(math.pi, x), twice), twice)
         return m.Select(small, middle, outer)
 
-    return m.let(m.absolute(x), lambda a: _asin_parts(a, small_arc, value), "a")
+    return m.let(m.absolute(x), lambda a: _asin_parts(a, terms, value), "a")

@@ -342,11 +342,14 @@ def _paged(
     return Keys(length, where(0), where(1), pages, pages, position, rounded), offsets
 
 
-def _rotary(kernel: KernelBuilder, scaling: Mapping[str, Any], positions: Any) -> tuple[_Rotary, Any]:
-    """Declare the numbers that end every kernel's parameters; return the embeddings and the scale of scores."""
-    mode = kernel.scalar("rotary_mode", "int32")
-    scale, theta, sm_scale = (kernel.scalar(n, "float32") for n in ("rope_scale", "rope_theta", "sm_scale"))
-    return _Rotary(mode, scale, theta, scaling, lambda token: positions[token]), sm_scale
+def _attention(
+    kernel: KernelBuilder, heads: Heads, keys: Keys, scaling: Mapping[str, Any], positions: Any, one_token: bool = False
+) -> Attention:
+    """Declare the numbers that end every kernel's parameters: embeddings and the scale of scores of the body."""
+    body, mode = Attention(kernel, heads, keys, one_token), kernel.scalar("rotary_mode", "int32")
+    scale, theta, body.scale = (kernel.scalar(n, "float32") for n in ("rope_scale", "rope_theta", "sm_scale"))
+    body.rotary = _Rotary(mode, scale, theta, scaling, lambda token: positions[token])
+    return body
 
 
 def attention_decode(
@@ -375,8 +378,7 @@ def attention_decode(
     positions = kernel.buffer("q_rope_position", (batch,), "int32")
     output = kernel.buffer("output", (batch, num_qo_heads, head_dim), dtype)
     lse = kernel.buffer("lse", (batch, num_qo_heads), "float32")
-    body = Attention(kernel, heads, keys, one_token=True)
-    body.rotary, body.scale = _rotary(kernel, rope_scaling, positions)
+    body = _attention(kernel, heads, keys, rope_scaling, positions, one_token=True)
     body.emit(
         batch,
         batch,
@@ -435,8 +437,7 @@ def attention_prefill(
     positions = kernel.buffer("q_rope_position", (queries.total,), "int32")
     queries.results()
     causal = kernel.scalar("causal", "int32")
-    body = Attention(kernel, heads, keys)
-    body.rotary, body.scale = _rotary(kernel, rope_scaling, positions)
+    body = _attention(kernel, heads, keys, rope_scaling, positions)
     queries.emit(body, _causal(keys, queries.bounds, causal))
     return kernel.finish("batch_prefill_paged_kv" + ("_sliding_window" if sliding_window else ""))
 
@@ -470,8 +471,7 @@ def attention_prefill_ragged(
     keys.position = lambda b, token: offsets[b] + token
     queries.results()
     causal = kernel.scalar("causal", "int32")
-    body = Attention(kernel, heads, keys)
-    body.rotary, body.scale = _rotary(kernel, rope_scaling, positions)
+    body = _attention(kernel, heads, keys, rope_scaling, positions)
     queries.emit(body, _causal(keys, queries.bounds, causal))
     return kernel.finish("batch_prefill_ragged_kv")
 
@@ -514,8 +514,7 @@ def tree_attention(h_kv: int, h_q: int, d: int, dtype: str, rope_scaling: Mappin
     starts = kernel.buffer("mn_indptr", (queries.batch + 1,), "int32")
     orders = kernel.buffer("mask", (kernel.size("tree_size"), 2), "int32")
     queries.results()
-    body = Attention(kernel, heads, keys)
-    body.rotary, body.scale = _rotary(kernel, rope_scaling, positions)
+    body = _attention(kernel, heads, keys, rope_scaling, positions)
     queries.emit(body, _tree(keys, queries.bounds, starts, orders))
     return kernel.finish("batch_tree_attn")
 
@@ -539,8 +538,7 @@ def tree_attention_paged(
     keys, _ = _paged(kernel, heads, queries.batch, False, page_size, page_dtype)
     positions = kernel.buffer("q_rope_position", (queries.total,), "int32")
     queries.results()
-    body = Attention(kernel, heads, keys)
-    body.rotary, body.scale = _rotary(kernel, rope_scaling, positions)
+    body = _attention(kernel, heads, keys, rope_scaling, positions)
     starts = kernel.buffer("tree_order_indptr", (queries.batch + 1,), "int32")
     orders = kernel.buffer("tree_order", (kernel.size("total_tree_order_len"), 2), "int32")
     queries.emit(body, _tree(keys, queries.bounds, starts, orders))
