@@ -17,7 +17,7 @@ MOST = {
     "cli": (0, 10),
     "dlight": (0, 22),
     "ffi": (0, 9),
-    "frontend": (2, 783),
+    "frontend": (2, 782),
     "ir": (3, 251),
     "meta_schedule": (0, 126),
     "op": (0, 514),

@@ -26,7 +26,7 @@ from weft.relax.expr import Var as RelaxVar
 from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.relax.transform import panels, phases
 from weft.relax.transform.desired_layouts import converted
-from weft.relax.transform.few_channels import FEW_CHANNELS, MOST_GROUPS_OF_WINDOWS, channels_first
+from weft.relax.transform.few_channels import FEW_CHANNELS, MOST_GROUPS, channels_first, has_odd_groups
 from weft.runtime import aligned
 from weft.tir.transform import DOT_GROUPS
 from weft.topi import winograd_tile, winograd_weight
@@ -327,7 +327,7 @@ def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
     whole = channels // groups % panel == 0
     if isinstance(weight, ir.Constant) and (
         (group > 1 and whole and 1 < groups <= _MOST_GROUPS_OF_BYTES)
-        or (group == 1 and _has_odd_groups(s, shape, groups, apart))
+        or (group == 1 and has_odd_groups(s.machine, _panel(s, channels // groups), shape, groups, apart))
     ):
         return _each_group(s, call, group, bb)
     if groups > 1:  # instructions add up products of neighbours in one group, which panels of several do not have
@@ -347,43 +347,22 @@ def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
     return ir.Call(call.op, (s.factor(data, group, bb), packed), new_attrs, span=call.span)
 
 
-_MOST_GROUPS, _MOST_GROUPS_OF_BYTES = 16, 64
-"""Groups that may be convolutions of their own: each is a call."""
-
-_FEW_SUMS = 16
-"""Products of an element of a group from which on they are worth a call."""
-
-
-def _has_odd_groups(s: _Layouts, shape: Sequence[int], groups: int, apart: bool) -> bool:
-    """Whether groups of products end inside vectors, and are few enough and fill panels of their own well enough.
-
-    Where windows lie `apart`, what the rule of grouped products copies for each output channel is used only once.
-    """
-    outs, taps, lanes = shape[0] // groups, prod(shape[2:]), s.machine.lanes(32)
-    odd = outs % lanes > 0 and shape[1] * taps >= _FEW_SUMS
-    if apart and outs % lanes > 0 and 1 < groups <= MOST_GROUPS_OF_WINDOWS and shape[1] > 1:
-        return True
-    if taps == 1:
-        return 1 < groups <= _MOST_GROUPS and odd
-    full = lanes % outs > 0 and 2 * _panel(s, outs) <= 5 * outs
-    return 1 < groups <= MOST_GROUPS_OF_WINDOWS and odd and shape[1] > 1 and full
+_MOST_GROUPS_OF_BYTES = 64
+"""Groups of bytes that may be convolutions of their own: each is a call."""
 
 
 def _each_image(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Call:
     """Compute each group as the convolution of an image of its own."""
-    twin, parts = s.to_last(call.args[0], bb), []
-    weight: ir.Constant = call.args[1]  # type: ignore[assignment]
-    axis = len(weight.data.shape) - 1
-    for i, kernel in enumerate(np.split(weight.data.numpy(), call.attrs["groups"])):
-        begin, end = i * kernel.shape[1], (i + 1) * kernel.shape[1]
-        own = bb.emit(make_call("strided_slice")(twin, axes=[axis], begin=[begin], end=[end]))
-        data = bb.emit(panels.permute(own, _to_first(axis + 1)))
+    rank = len(panels.known_shape(call.args[1]))
+
+    def convolved(own: ir.Expr, kernel: np.ndarray) -> ir.Expr:
+        data = bb.emit(panels.permute(own, _to_first(rank)))
         s.last[data] = own
-        attrs = call.attrs.with_(groups=1, channels=len(kernel))
-        alone = bb.normalize(ir.Call(call.op, (data, ir.constant(kernel)), attrs, span=call.span))
+        alone: ir.Call = bb.normalize(panels.group_alone(call, data, kernel, len(kernel)))  # type: ignore[assignment]
         made = _convolution(s, alone, bb)
-        parts.append(s.to_last(bb.emit(made), bb) if isinstance(made, _Kept) else bb.emit(made))
-    return ir.Call(ir.Op.get("relax.concat"), (ir.Tuple(tuple(parts)),), ir.Attrs.of(axis=axis))
+        return s.to_last(bb.emit(made), bb) if isinstance(made, _Kept) else made
+
+    return panels.each_group(call, s.to_last(call.args[0], bb), rank - 1, convolved, bb)
 
 
 def _each_group(s: _Layouts, call: ir.Call, group: int, bb: BlockBuilder) -> ir.Call:
@@ -391,13 +370,13 @@ def _each_group(s: _Layouts, call: ir.Call, group: int, bb: BlockBuilder) -> ir.
     rank = len(panels.known_shape(call.args[1]))
     sizes, data = _letters(rank), s.factor(s.to_last(call.args[0], bb), group, bb)
 
-    def packed(kernel: np.ndarray) -> tuple[np.ndarray, dict[str, str]]:
+    def convolved(own: ir.Expr, kernel: np.ndarray) -> ir.Expr:
         panel = _panel(s, len(kernel))
         form = f"O{sizes}I{panel}o" + (f"{group}i" if group > 1 else "")
         layouts = {"data_layout": f"N{sizes}C", "out_layout": f"N{sizes}C", "kernel_layout": form}
-        return panels.pack_conv_weight(kernel, panel, group), layouts
+        return panels.group_alone(call, own, panels.pack_conv_weight(kernel, panel, group), len(kernel), **layouts)
 
-    return panels.each_group(call, data, rank - 1, packed, bb)
+    return panels.each_group(call, data, rank - 1, convolved, bb)
 
 
 def _with_padding(s: _Layouts, call: ir.Call) -> tuple[ir.Call, ir.Attrs]:
@@ -477,7 +456,7 @@ def _winograd_tile(s: _Layouts, call: ir.Call, kernel: np.ndarray) -> int:
     if taps[-2:] != [3, 3] or any(n != 1 for n in taps[:-2]) or padding[:, :-2].any():
         return 0
     plain = all(np.all(np.ravel(attrs.get(name, 1)) == 1) for name in ("strides", "dilation"))
-    if not s.winograd or not plain or groups > _MOST_GROUPS or c % 16:
+    if not s.winograd or not plain or groups > MOST_GROUPS or c % 16:
         return 0
     if kernel.dtype != np.float32 or not isinstance(ty, ir.TensorType) or ty.shape is None or ty.dtype != "float32":
         return 0

@@ -28,8 +28,11 @@ A window of one pixel has nothing to gain from channels side by side while they 
 read: the order of the data, which is the larger, stays.
 """
 
-MOST_GROUPS_OF_WINDOWS = 8
-"""Groups of windows that may be convolutions of their own: each is a call."""
+MOST_GROUPS, _MOST_GROUPS_OF_WINDOWS = 16, 8
+"""Groups, and those of windows, that may be convolutions of their own: each is a call."""
+
+_FEW_SUMS = 16
+"""Products of an element of a group from which on they are worth a call."""
 
 _WIDE = 4
 """Vectors in a row of pixels from which on it does not matter that its rest is computed one by one."""
@@ -75,8 +78,27 @@ def channels_first(
     stays = alone and direct and _moving_takes_longer(machine, call, groups)
     if (groups == 1 and channels <= few) or (stays and 1 in (groups, depth)):
         return call
-    each = stays and groups <= MOST_GROUPS_OF_WINDOWS and isinstance(call.args[1], Constant)
-    return panels.each_group(call, call.args[0], 1, lambda kernel: (aligned(kernel), {}), bb) if each else None
+    each = stays and groups <= _MOST_GROUPS_OF_WINDOWS and isinstance(call.args[1], Constant)
+    if not each:
+        return None
+    return panels.each_group(
+        call, call.args[0], 1, lambda data, kernel: panels.group_alone(call, data, aligned(kernel), len(kernel)), bb
+    )
+
+
+def has_odd_groups(machine: Machine, panel: int, shape: Sequence[int], groups: int, apart: bool) -> bool:
+    """Whether groups of products end inside vectors, and are few enough and fill panels of their own well enough.
+
+    Where windows lie `apart`, what the rule of grouped products copies for each output channel is used only once.
+    """
+    outs, taps, lanes = shape[0] // groups, prod(shape[2:]), machine.lanes(32)
+    odd = outs % lanes > 0 and shape[1] * taps >= _FEW_SUMS
+    if apart and outs % lanes > 0 and 1 < groups <= _MOST_GROUPS_OF_WINDOWS and shape[1] > 1:
+        return True
+    if taps == 1:
+        return 1 < groups <= MOST_GROUPS and odd
+    full = lanes % outs > 0 and 2 * panel <= 5 * outs
+    return 1 < groups <= _MOST_GROUPS_OF_WINDOWS and odd and shape[1] > 1 and full
 
 
 def _lanes_are_pixels(machine: Machine, call: Call, taps: int, has_last: bool) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
 import numpy as np
@@ -99,24 +99,25 @@ def pack_conv_weight(kernel: np.ndarray, panel: int, group: int = 1) -> np.ndarr
 
 
 def each_group(
-    call: ir.Call,
-    data: ir.Expr,
-    axis: int,
-    packed: Callable[[np.ndarray], tuple[np.ndarray, Mapping[str, str]]],
-    bb: BlockBuilder,
+    call: ir.Call, data: ir.Expr, axis: int, convolved: Callable[[ir.Expr, np.ndarray], ir.Expr], bb: BlockBuilder
 ) -> ir.Call:
     """Emit the convolution of each group, from its channels of `data` to its part of the result.
 
-    Channels lie along `axis`; `packed` gives a group's kernel as it is to lie in memory, and the layouts of all.
+    Channels lie along `axis`; `convolved` gives the convolution of a group's channels with its kernel.
     """
     weight: ir.Constant = call.args[1]  # type: ignore[assignment]
     parts = []
     for i, kernel in enumerate(np.split(weight.data.numpy(), call.attrs["groups"])):
-        depth, (own_weight, layouts) = kernel.shape[1], packed(kernel)
-        own = bb.emit(op.make_call("strided_slice")(data, axes=[axis], begin=[i * depth], end=[(i + 1) * depth]))
-        attrs = call.attrs.with_(groups=1, channels=len(kernel), **layouts)
-        parts.append(bb.emit(ir.Call(call.op, (own, ir.constant(own_weight)), attrs, span=call.span)))
+        begin, end = i * kernel.shape[1], (i + 1) * kernel.shape[1]
+        own = bb.emit(op.make_call("strided_slice")(data, axes=[axis], begin=[begin], end=[end]))
+        parts.append(bb.emit(convolved(own, kernel)))
     return ir.Call(ir.Op.get("relax.concat"), (ir.Tuple(tuple(parts)),), ir.Attrs.of(axis=axis))
+
+
+def group_alone(call: ir.Call, data: ir.Expr, kernel: np.ndarray, outs: int, **layouts: str) -> ir.Call:
+    """Return the convolution of one group, to `outs` channels, whose kernel lies as the `layouts` say."""
+    attrs = call.attrs.with_(groups=1, channels=outs, **layouts)
+    return ir.Call(call.op, (data, ir.constant(kernel)), attrs, span=call.span)
 
 
 def _convenient(panels: int) -> int:

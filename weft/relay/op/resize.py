@@ -111,8 +111,17 @@ def _constructor(rank: int) -> Any:
         extrapolation_value: float = 0.0,
         out_dtype: Any = None,
     ) -> ir.Expr:
-        given = {k: v for k, v in locals().items() if k in _ATTRS}
-        attrs = {**given, "roi": numbers_of(roi), "out_dtype": out_dtype or ""}
+        attrs = {
+            "roi": numbers_of(roi),
+            "layout": layout,
+            "method": method,
+            "rounding_method": rounding_method,
+            "coordinate_transformation_mode": coordinate_transformation_mode,
+            "cubic_alpha": cubic_alpha,
+            "cubic_exclude": cubic_exclude,
+            "extrapolation_value": extrapolation_value,
+            "out_dtype": out_dtype or "",
+        }
         if is_computed(size):
             return call(f"dyn.image.resize{rank}d", data, shape_argument(size), **attrs)
         return call(f"image.resize{rank}d", data, size=numbers(size), **attrs)
