@@ -114,7 +114,7 @@ def test_weights_of_zeros_and_weights_that_are_inputs():
     out = relay.add(relay.nn.conv2d(relay.nn.conv2d(x, zeros), w), relay.nn.conv2d(x, w))
     with relay.quantize.qconfig(skip_conv_layers=[], weight_scale="max", global_scale=16.0):
         made = relay.quantize.quantize(tvm.IRModule.from_expr(relay.Function([x, w], out)))
-    a, b = (RNG.uniform(-4, 4, s).astype("float32") for s in ((1, 2, 4, 4), (3, 2, 1, 1)))
+    a, b = (RNG.uniform(-2, 2, s).astype("float32") for s in ((1, 2, 4, 4), (3, 2, 1, 1)))  # sums stay below 16
     wanted = np.einsum("ncij,oc->noij", a.astype("float64"), b[:, :, 0, 0])
     assert np.abs(_ran(made, a, b) - wanted).max() < 0.05 * np.abs(wanted).max()
 

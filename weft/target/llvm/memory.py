@@ -130,7 +130,8 @@ def _near_lanes(index: ir.PrimExpr, buffer: tir.Buffer) -> list[_Window] | None:
         whole = [
             (k, {i: at - k for i, at in enumerate(places) if at // n * n == k}) for k in range(0, max(places) + 1, n)
         ]
-        return [_Window(ir.const(k, base.dtype), n, lanes) for k, lanes in whole if lanes]
+        if min(places) >= 0 and max(places) // n * n + n <= (ir.as_int(buffer.shape[0]) or 0):
+            return [_Window(ir.const(k, base.dtype), n, lanes) for k, lanes in whole if lanes]
     for lane in sorted(range(n), key=steps.__getitem__):
         if not groups or steps[lane] - steps[groups[-1][0]] >= n:
             groups.append([])
