@@ -62,11 +62,8 @@ declare(
 )
 
 
-def _depth_to_space_infer(data: Expr, block_size: int, mode: str) -> TensorType:
-    return _shuffled("depth_to_space", tensor_arg("depth_to_space", "data", data, ndim=4), block_size, data)
-
-
-def _shuffled(op: str, ty: TensorType, block_size: int, data: Expr) -> TensorType:
+def _shuffled(op: str, data: Expr, block_size: int, ndim: int | None = None) -> TensorType:
+    ty = tensor_arg(op, "data", data, ndim, min_ndim=3)
     if ty.shape is None:
         return TensorType(None, ty.dtype, ty.ndim)
     *lead, c, h, w = ty.shape
@@ -89,7 +86,7 @@ declare(
     "depth_to_space",
     "data",
     {"block_size": _BLOCK, "mode": word("DCR", "DCR", "CRD")},
-    infer=_depth_to_space_infer,
+    infer=lambda data, block_size: _shuffled("depth_to_space", data, block_size, 4),
     lower=depth_to_space,
     reference=_depth_to_space_ref,
     fusion=Fusion.INJECTIVE,
@@ -100,9 +97,7 @@ declare(
     "nn.pixel_shuffle",
     "data",
     {"upscale_factor": _BLOCK},
-    infer=lambda data, upscale_factor: _shuffled(
-        "nn.pixel_shuffle", tensor_arg("nn.pixel_shuffle", "data", data, min_ndim=3), upscale_factor, data
-    ),
+    infer=lambda data, upscale_factor: _shuffled("nn.pixel_shuffle", data, upscale_factor),
     lower=lambda data, upscale_factor: depth_to_space(data, upscale_factor, "CRD"),
     reference=lambda data, upscale_factor: _depth_to_space_ref(data, upscale_factor, "CRD"),
     fusion=Fusion.INJECTIVE,

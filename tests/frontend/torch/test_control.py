@@ -114,6 +114,8 @@ def test_histogram_and_windows():
     )
     own = Call(lambda x: torch.histc(x, 7))
     check(own, (torch.randn(9),), (torch.full((41,), 2.0),), dynamic=({0: Dim("n", min=8)},))
+    for strange in (float("nan"), float("inf")):
+        refuses(weft.error.InvalidArgument, "data's own bounds", imported, own.fn, torch.tensor([1.0, strange, 2.0]))
 
 
 def test_sizes_by_cases():

@@ -6,7 +6,11 @@ from torch.export import Dim
 from torch.nn import functional as F
 from torch.nn.attention.flex_attention import flex_attention
 
-from tests.frontend.torch.programs import Call, check
+from tests.frontend.torch.programs import Call, check, exported, machine
+from tests.refusals import refuses
+from weft.error import IndexOutOfRange
+from weft.frontend.torch import from_exported_program
+from weft.runtime import from_dlpack
 
 NAN = float("nan")
 LINES = torch.tensor([[3.0, NAN, 1, 1, 5], [2, 2, NAN, NAN, 0], [7, 4, 4, 9, -1], [NAN] * 5])
@@ -44,6 +48,10 @@ def test_labels_end_at_the_first_that_is_none():
     for reduction in ("mean", "sum", "none"):
         compare(lambda x, y, r=reduction: F.multilabel_margin_loss(x, y, reduction=r), torch.randn(4, 4), labels)
     compare(F.multilabel_margin_loss, torch.randn(4), labels[0])
+    program = from_exported_program(exported(Call(F.multilabel_margin_loss), (torch.randn(4), labels[0])))
+    for strange in (4, -2):
+        given = map(from_dlpack, (torch.randn(4), torch.tensor([0, strange, -1, 0])))
+        refuses(IndexOutOfRange, "gather_elements", machine(program), *given)
 
 
 def test_elements_that_are_put():

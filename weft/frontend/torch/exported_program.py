@@ -9,6 +9,7 @@ from weft import error, ir, relax, te
 from weft.frontend.dataflow import to_dataflow
 from weft.frontend.torch import registry
 from weft.frontend.torch.graph import Converter, Graph, as_real, calls, constant, find_custom, mutates
+from weft.frontend.torch.node import stop_unless
 
 if TYPE_CHECKING:
     import torch
@@ -187,7 +188,7 @@ class ExportedProgramImporter(Graph):
             kind, rest = type(e).__name__, any("Mod" in type(a).__name__ for a in e.args)
             chosen = kind == "Equality" or (rest if kind == "Unequality" else len(e.free_symbols) > 1)
             if chosen and all(map(_is_linear, e.args)) and e.free_symbols <= self.symbols.defined.keys():
-                self._stop_unless(self.symbols.expression(e), f"the program was exported for {e}", "main")
+                stop_unless(self.bb, self.symbols.expression(e), f"the program was exported for {e}", "main")
 
     def _open_inputs(self) -> None:
         """Copy what the program writes to; split inputs whose last dimension has the parts of complex numbers."""

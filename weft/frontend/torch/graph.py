@@ -15,7 +15,7 @@ from weft import ir, relax
 from weft.error import ModelImportError, UnsupportedOperator, require
 from weft.frontend import complex_arithmetic
 from weft.frontend.torch import complex_numbers, control, registry
-from weft.frontend.torch.node import Node, dtype_name, number
+from weft.frontend.torch.node import Node, dtype_name, number, stop_unless
 from weft.frontend.torch.symbols import Symbols, as_expr
 
 if TYPE_CHECKING:
@@ -199,20 +199,7 @@ class Graph:
         test, *rest = node.args[2 if str(node.target) == "with_effects" else 0 :]
         if not effect.startswith(("aten._assert_scalar", "aten._assert_async")) or test not in self.values:
             return  # what PyTorch's tracer alone reads
-        self._stop_unless(self.value(test), str(rest[0] if rest else "an assertion does not hold"), node.name)
-
-    def _stop_unless(self, holds: Any, what: str, place: str) -> None:
-        """Let the program stop where a condition, a number or a tensor of one element, does not hold."""
-        if isinstance(holds, bool):
-            holds = ir.const(holds, "bool")
-        if not isinstance(holds, ir.PrimExpr):
-            holds = relax.op.reshape(relax.op.astype(relax.op.astype(holds, "bool"), "int64"), ir.shape_expr([1]))
-            found, holds = self.bb.emit(relax.core_ops.tensor_to_shape(self.bb.emit(holds))), ir.Var("holds", "int64")
-            self.bb.match_cast(found, ir.ShapeType((holds,), 1))
-        outer, self.bb.span = self.bb.span, ir.Span(origin=place, check=("InvalidArgument", " ".join(what.split())))
-        found = ir.shape_expr([ir.cast("int64", holds)])
-        self.bb.match_cast(found, ir.ShapeType((ir.const(1, "int64"),), 1), "check")
-        self.bb.span = outer
+        stop_unless(self.bb, self.value(test), str(rest[0] if rest else "an assertion does not hold"), node.name)
 
     def _item(self, value: Any, i: int) -> Any:
         return value[i] if isinstance(value, (list, tuple)) else self.bb.emit(ir.TupleGetItem(value, i))

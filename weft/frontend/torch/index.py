@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft import ir
-from weft.frontend.torch.node import Node
+from weft.frontend.torch.node import Node, stop_unless
 from weft.frontend.torch.registry import aten
 from weft.frontend.torch.symbols import Dim
 from weft.relax import Var, core_ops
@@ -198,6 +198,8 @@ def _histogram(node: Node) -> Any:
     low, high = (node.scalar(node[k], dtype) for k in ("min", "max"))
     if node["min"] == node["max"]:  # the data's own bounds
         low, high = (node.op(name, x) for name in ("min", "max"))
+        finite = node.op("logical_and", node.op("isfinite", low), node.op("isfinite", high))
+        stop_unless(node.bb, finite, "histc: the data's own bounds are not finite", node.name)
         apart = node.astype(node.op("equal", low, high), dtype)
         low, high = node.op("subtract", low, apart), node.op("add", high, apart)
     inside = node.op("logical_and", node.op("greater_equal", x, low), node.op("less_equal", x, high))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft import ir, te
+from weft import ir, relax, te
 from weft.error import ModelImportError
 from weft.frontend.building import Refusing
 from weft.frontend.common import pairs
@@ -37,6 +37,19 @@ def dtype_name(dtype: object) -> str:
 def number(bb: BlockBuilder, value: ir.PrimExpr, dtype: str) -> Any:
     """A scalar expression of sizes as a 0-dimensional tensor."""
     return bb.call_te(lambda v: te.compute((), lambda: ir.cast(dtype, v), name="number"), value)
+
+
+def stop_unless(bb: BlockBuilder, holds: object, what: str, place: str) -> None:
+    """Let the program stop where a condition, a number or a tensor of one element, does not hold."""
+    test: Any = ir.const(holds, "bool") if isinstance(holds, bool) else holds
+    if not isinstance(test, ir.PrimExpr):
+        test = relax.op.reshape(relax.op.astype(relax.op.astype(test, "bool"), "int64"), ir.shape_expr([1]))
+        found, test = bb.emit(relax.core_ops.tensor_to_shape(bb.emit(test))), ir.Var("holds", "int64")
+        bb.match_cast(found, ir.ShapeType((test,), 1))
+    outer, bb.span = bb.span, ir.Span(origin=place, check=("InvalidArgument", " ".join(what.split())))
+    found = ir.shape_expr([ir.cast("int64", test)])
+    bb.match_cast(found, ir.ShapeType((ir.const(1, "int64"),), 1), "check")
+    bb.span = outer
 
 
 class Node(Refusing, Arithmetic):

@@ -175,7 +175,8 @@ def _multilabel_margin(node: Node) -> Any:
     each = node.reshape(labels, [rows, count, 1])
     named = node.op("max", node.astype(node.op("equal", each, node.arange(count)), "uint8"), axis=(1,), keepdims=True)
     others = node.op("logical_and", node.op("greater", each, none), node.op("equal", named, node.scalar(0, "uint8")))
-    scores = node.op("gather_elements", x, node.op("maximum", labels, node.scalar(0, "int64")), axis=1)
+    beyond = node.op("where", node.op("less", labels, none), node.tensor(count, "int64"), node.scalar(0, "int64"))
+    scores = node.op("gather_elements", x, node.op("maximum", labels, beyond), axis=1)  # which refuses what is no label
     short = node.op("subtract", node.reshape(x, [rows, 1, count]), node.reshape(scores, [rows, count, 1]))
     short = node.op("maximum", node.op("add", short, node.scalar(1, dtype)), node.scalar(0, dtype))
     loss = node.op("sum", node.op("where", others, short, node.scalar(0, dtype)), axis=(1, 2))
