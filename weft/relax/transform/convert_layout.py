@@ -358,8 +358,8 @@ def _each_image(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Call:
     def convolved(own: ir.Expr, kernel: np.ndarray) -> ir.Expr:
         data = bb.emit(panels.permute(own, _to_first(rank)))
         s.last[data] = own
-        alone: ir.Call = bb.normalize(panels.group_alone(call, data, kernel, len(kernel)))  # type: ignore[assignment]
-        made = _convolution(s, alone, bb)
+        alone = bb.normalize(panels.group_alone(call, data, kernel, len(kernel)))
+        made = _convolution(s, alone, bb)  # type: ignore[arg-type]
         return s.to_last(bb.emit(made), bb) if isinstance(made, _Kept) else made
 
     return panels.each_group(call, s.to_last(call.args[0], bb), rank - 1, convolved, bb)

@@ -78,8 +78,7 @@ def channels_first(
     stays = alone and direct and _moving_takes_longer(machine, call, groups)
     if (groups == 1 and channels <= few) or (stays and 1 in (groups, depth)):
         return call
-    each = stays and groups <= _MOST_GROUPS_OF_WINDOWS and isinstance(call.args[1], Constant)
-    if not each:
+    if not (stays and groups <= _MOST_GROUPS_OF_WINDOWS and isinstance(call.args[1], Constant)):
         return None
     return panels.each_group(
         call, call.args[0], 1, lambda data, kernel: panels.group_alone(call, data, aligned(kernel), len(kernel)), bb
