@@ -127,11 +127,10 @@ def _near_lanes(index: ir.PrimExpr, buffer: tir.Buffer) -> list[_Window] | None:
     n, groups = len(steps), []
     if buffer.scope == "local" and (start := ir.as_int(base)) is not None:
         places = [start + step for step in steps]
-        whole = [
-            (k, {i: at - k for i, at in enumerate(places) if at // n * n == k}) for k in range(0, max(places) + 1, n)
-        ]
-        if min(places) >= 0 and max(places) // n * n + n <= (ir.as_int(buffer.shape[0]) or 0):
-            return [_Window(ir.const(k, base.dtype), n, lanes) for k, lanes in whole if lanes]
+        begins = sorted({at // n * n for at in places})
+        if begins[0] >= 0 and begins[-1] + n <= (ir.as_int(buffer.shape[0]) or 0):
+            lanes = ({i: at - k for i, at in enumerate(places) if at // n * n == k} for k in begins)
+            return [_Window(ir.const(k, base.dtype), n, own) for k, own in zip(begins, lanes, strict=True)]
     for lane in sorted(range(n), key=steps.__getitem__):
         if not groups or steps[lane] - steps[groups[-1][0]] >= n:
             groups.append([])
