@@ -86,6 +86,8 @@ MODULES = {
     "meta_schedule.tir_integration": "weft.meta_schedule.tune",
     "meta_schedule.utils": "weft.support.derived",
     "parser": "weft.relay.text",
+    **dict.fromkeys(("relax.backend.cpu_generic", "relax.backend.gpu_generic"), "weft.relax.pipeline"),
+    **dict.fromkeys(("relax.backend.dispatch_sampling", "relax.backend.dispatch_sort_scan"), "weft.relax.backend"),
     "relax.backend.utils": "weft.relax.backend.patterns",
     "relax.exec_builder": "weft.relax.vm.exec_builder",
     "relax.op.base": "weft.relax.gradient_rules",

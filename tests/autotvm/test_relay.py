@@ -1,10 +1,12 @@
 """Tasks of Relay programs: extracted by operator, tuned, and built with what was found."""
 
 import numpy as np
+import pytest
 from weft.contrib import graph_executor
 
 import weft
-from weft import autotvm, relay
+from weft import autotvm, error, relay
+from weft.autotvm import graph_tuner
 from weft.autotvm.task import kernels
 
 RNG = np.random.default_rng(0)
@@ -48,6 +50,21 @@ def test_tasks_are_found_tuned_and_applied(tmp_path, monkeypatch):
     with autotvm.apply_history_best(None):  # it knows nothing
         np.testing.assert_allclose(result(mod), exact, rtol=1e-5, atol=1e-5)
     assert found[2:] == [None, None]
+    best = str(tmp_path / "best.json")
+    for tuner in (graph_tuner.DPTuner, graph_tuner.PBQPTuner):
+        chosen = tuner(mod["main"], {"x": X.shape}, log, [relay.op.get("nn.conv2d")], "llvm")
+        chosen.benchmark_layout_transform(min_exec_num=10)
+        chosen.run()
+        chosen.write_opt_sch2record_file(best)
+        least = {}
+        for inp, res in autotvm.record.load_from_file(log):
+            least[inp.task.workload] = min(np.mean(res.costs), least.get(inp.task.workload, np.inf))
+        assert {i.task.workload: np.mean(r.costs) for i, r in autotvm.record.load_from_file(best)} == least
+    with autotvm.apply_graph_best(best):
+        np.testing.assert_allclose(result(mod), exact, rtol=1e-5, atol=1e-5)
+    assert len(found) == 6 and None not in found[4:]
+    with pytest.raises(error.InvalidArgument, match="no records to choose from"):
+        graph_tuner.DPTuner(mod["main"], {}, log, [], "cuda")
 
 
 def test_every_configuration_computes_the_same():

@@ -172,6 +172,16 @@ def test_any_part_of_a_pipeline_before_compile(name):
         mod = new
 
 
+def test_the_parts_that_tvm_names_make_the_default_pipeline(tmp_path):
+    made, cpu = target.Target("llvm"), relax.backend.cpu_generic
+    parts = [cpu.library_dispatch_passes, cpu.legalize_passes, cpu.dataflow_lower_passes, cpu.finalize_passes]
+    passes = [relax.backend.DispatchSampling(), relax.backend.DispatchSortScan(), *(p for f in parts for p in f(made))]
+    check("mlp", weft.transform.Sequential(passes)(program("mlp")))
+    for make in (relax.pipeline.zero_pipeline, relax.pipeline.default_build_pipeline):
+        check("sizes", make()(program("sizes")))
+    check("mlp", relax.pipeline.static_shape_tuning_pipeline(0, made, work_dir=str(tmp_path))(program("mlp")))
+
+
 def test_a_pipeline_of_a_users_own_makes_a_pass_or_a_list_and_takes_what_it_names():
     asked = []
     try:

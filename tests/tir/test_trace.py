@@ -9,7 +9,7 @@ from weft import error, te, tir
 
 def run(action, dtype, n=5):
     x = te.placeholder((n,), dtype, "x")
-    y = te.compute((n,), lambda i: tir.trace([i, x[i]], action) * 2, "y")
+    y = te.compute((n,), lambda i: te.trace([i, x[i]], action) * 2, "y")
     f = weft.build(te.create_prim_func([x, y]), target="llvm")
     a, b = weft.nd.array(np.arange(n).astype(dtype)), weft.nd.array(np.zeros(n, dtype))
     f(a, b)

@@ -63,6 +63,9 @@ _OF_CORE = (
     "call_tir call_tir_inplace call_tir_with_grad dynamic_strided_slice hint_on_device index_bounds invoke_closure "
     "invoke_pure_closure make_closure null_value shape_of shape_to_tensor tensor_to_shape to_vdevice"
 )
+_VISION = (
+    "all_class_non_max_suppression get_valid_counts multibox_transform_loc non_max_suppression roi_align roi_pool"
+).split()
 _OF_MEMORY = "ensure_zero_offset kill_storage kill_tensor view"
 _CORE: dict[str, Any] = {
     **COLLECTIVES,
@@ -97,6 +100,8 @@ class Namespace:
         if name.startswith("__"):
             raise AttributeError(name)
         full = self._prefix + name
+        if full in _VISION:
+            full = f"vision.{name}"
         if full in _CORE:
             return _CORE[full]
         names = list_ops()

@@ -114,11 +114,27 @@ def _narrows(target: Target, precision: str) -> bool:
 
 def lowering_passes(target: Target | str | None = None) -> list[Pass]:
     """List the passes that take legalized Relax to the virtual machine; what is there already they leave as it is."""
+    return [*dataflow_lower_passes(target), *finalize_passes(target)]
+
+
+def library_dispatch_passes(target: Target | str | None = None) -> list[Pass]:
+    """List the passes that choose foreign kernels, which are none."""
+    return []
+
+
+def legalize_passes(target: Target | str | None = None) -> list[Pass]:
+    """List the passes of the default pipeline that end in calls of kernels that write where they are to."""
+    return [*graph_passes(target), t.concat_in_place()]
+
+
+def dataflow_lower_passes(target: Target | str | None = None) -> list[Pass]:
+    """List the first of the lowering passes, up to memory that is allocated for each result."""
+    return [t.to_non_dataflow(), t.remove_purity_checking(keep_indices=True), t.fresh_outputs(), t.call_tir_rewrite()]
+
+
+def finalize_passes(target: Target | str | None = None) -> list[Pass]:
+    """List the last of the lowering passes, which plan memory and compute shapes."""
     return [
-        t.to_non_dataflow(),
-        t.remove_purity_checking(keep_indices=True),
-        t.fresh_outputs(),
-        t.call_tir_rewrite(),
         t.plan_memory(),
         t.lower_alloc_tensor(),
         t.kill_after_last_use(),
@@ -213,3 +229,18 @@ def get_pipeline(
 def get_default_pipeline(target: Target | str | None = None) -> Pass:
     """Return the default pipeline for a target."""
     return get_pipeline("default", target)
+
+
+def default_build_pipeline() -> Pass:
+    """Return the default pipeline for the current target."""
+    return get_pipeline("default_build")
+
+
+def static_shape_tuning_pipeline(total_trials: int, target: Target | str | None = None, **options: Any) -> Pass:
+    """Return the pipeline ``"static_shape_tuning"``, with the options that `get_pipeline` passes on."""
+    return get_pipeline("static_shape_tuning", target, total_trials=total_trials, **options)
+
+
+def zero_pipeline(*, enable_warning: bool = False) -> Pass:
+    """Return the pipeline ``"zero"``; every operator has a kernel, so there is nothing to warn of."""
+    return get_pipeline("zero")

@@ -91,6 +91,7 @@ from weft.tir import (
     sqrt,
     tan,
     tanh,
+    trace,
     trunc,
 )
 from weft.tir.schedule.index_map import IndexMap
@@ -191,6 +192,7 @@ __all__ = [
     "tan",
     "tanh",
     "thread_axis",
+    "trace",
     "trunc",
     "truncdiv",
     "truncmod",

@@ -74,7 +74,7 @@ class ApplyHistoryBest(DispatchContext):
 
 
 class ApplyGraphBest(DispatchContext):
-    """Configurations of a graph tuner, given out in the order in which they are asked for.
+    """Configurations of a graph tuner; of several for one workload, each that asks gets the next.
 
     Parameters
     ----------
@@ -85,15 +85,14 @@ class ApplyGraphBest(DispatchContext):
         super().__init__()
         path = isinstance(records, (str, os.PathLike))
         self._records = list(load_from_file(records) if path else records)
-        self._counter = 0
         self._global_cfg_dict: dict[Any, Any] = {}
 
     def _query_inside(self, target: Any, workload: Any) -> Any:
-        if self._counter < len(self._records):
-            config = self._records[self._counter][0].config
-            self._counter += 1
-            self.update(target, workload, config)
-            return config
+        for at, (inp, _) in enumerate(self._records):
+            if inp.task.workload == workload:
+                del self._records[at]
+                self.update(target, workload, inp.config)
+                return inp.config
         return self._global_cfg_dict.setdefault((str(target), workload), FallbackConfigEntity())
 
     def update(self, target: Any, workload: Any, cfg: Any) -> None:

@@ -6,5 +6,16 @@ Operators are grouped by ``FuseOpsByPattern``, neighbouring groups joined by ``M
 by ``RunCodegen``, which calls ``relax.ext.<generator>``.
 """
 
+from weft.ir import Pass, Sequential
 from weft.relax.backend import c_source, libraries, pattern_registry, patterns
 from weft.relax.backend.pattern_registry import get_pattern, get_patterns_with_prefix, register_patterns
+
+
+def DispatchSampling() -> Pass:
+    """Return a pass that changes nothing: ``LegalizeOps`` takes the kernels of samples that a target wants."""
+    return Sequential([], name="DispatchSampling")
+
+
+def DispatchSortScan() -> Pass:
+    """Return a pass that changes nothing: ``LegalizeOps`` takes the kernels of sorts and scans that a target wants."""
+    return Sequential([], name="DispatchSortScan")
