@@ -222,9 +222,10 @@ class Reader:
 
     def number(self, token: Token, negative: bool = False) -> np.ndarray:
         """Return the value of a literal as an array of rank 0."""
-        digits, suffix, dtype = self._parts(token)
+        digits, _, dtype = self._parts(token)
         if dtype == "":
-            dtype = "int32" if digits.isdecimal() else "float32"
+            fits = digits.isdecimal() and int(digits[:20]) < (1 << 31) + negative
+            dtype = "int32" if fits else "int64" if digits.isdecimal() else "float32"
         if "float" in dtype:
             value: Any = -float(digits) if negative else float(digits)
             with np.errstate(over="ignore"):
@@ -236,14 +237,8 @@ class Reader:
         value = -value if negative else value
         info = np.iinfo(ir.numpy_dtype(dtype))
         if not info.min <= value <= info.max:
-            hint = "write i64 behind it" if not suffix and abs(value) < 1 << 63 else None
-            self.t.fail(
-                f"the number does not fit {dtype}",
-                token,
-                expected=f"{info.min} to {info.max}",
-                found=str(value),
-                help=hint,
-            )
+            bounds = f"{info.min} to {info.max}"
+            self.t.fail(f"the number does not fit {dtype}", token, expected=bounds, found=str(value))
         return np.array(value, ir.numpy_dtype(dtype))
 
     def _parts(self, token: Token) -> tuple[str, str, str]:
