@@ -94,7 +94,7 @@ def differences(module, path, asked):
         if Parameter.VAR_POSITIONAL in kinds.values():
             in_order = in_order[: len(places)]
         for i, own in enumerate(in_order):
-            if i >= len(places) or (own in places and places[i] != own):
+            if i >= len(places) or places[i] != own:
                 wrong.append(f"{own} is not number {i + 1}")
     return wrong
 

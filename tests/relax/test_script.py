@@ -496,3 +496,16 @@ def test_a_result_that_is_some_tuple():
     assert str(func.ret_ty) == str(relax.TupleType((func.params[0].ty, func.params[0].ty)))
     with pytest.raises(tvm.error.ParseError, match="the result of 'main' has another type"):
         from_source("@R.function\ndef main" + text.format("R.Tensor", "(x, x)"))
+
+
+def test_a_variable_of_a_number_is_a_scalar_value_and_types_of_packed_functions_stay():
+    @R.function
+    def func(n: R.Prim("int64")) -> R.Prim("int64"):
+        more = R.prim_value(n)
+        return more
+
+    round_trip(func)
+    ty = relax.FuncType([], relax.TensorType(None, "float32", ndim=2))
+    mod = ir.IRModule({"f": relax.ExternFunc("f", ty)})
+    round_trip(mod)
+    assert mod["f"].ty is ty

@@ -242,13 +242,17 @@ class If(TypedExpr):
     false_branch: Expr
 
 
-class ExternFunc(BaseFunc, metaclass=OtherNames):
-    """A packed function by its global name."""
+class _OutsideFunc(BaseFunc, kw_only=True):
+    attrs: Attrs = NO_ATTRS
+
+
+class ExternFunc(_OutsideFunc, metaclass=OtherNames):
+    """A packed function by its global name; the type, also in the second place, says what it takes and gives."""
 
     __other_names__ = {"struct_info": "ty"}
+    __further__ = ("ty",)
 
     global_symbol: str
-    attrs: Attrs = NO_ATTRS
 
 
 class Function(BaseFunc, metaclass=OtherNames):

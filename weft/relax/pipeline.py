@@ -236,9 +236,16 @@ def default_build_pipeline() -> Pass:
     return get_pipeline("default_build")
 
 
-def static_shape_tuning_pipeline(total_trials: int, target: Target | str | None = None, **options: Any) -> Pass:
-    """Return the pipeline ``"static_shape_tuning"``, with the options that `get_pipeline` passes on."""
-    return get_pipeline("static_shape_tuning", target, total_trials=total_trials, **options)
+def static_shape_tuning_pipeline(
+    total_trials: int,
+    target: Target | str | None = None,
+    work_dir: str = "tuning_logs",
+    cpu_weight_prepack: bool = False,
+    max_trials_per_task: int | None = None,
+) -> Pass:
+    """Return the pipeline ``"static_shape_tuning"``: kernels as ``"zero"`` makes them, tuned for a target."""
+    given = {"total_trials": total_trials, "work_dir": work_dir, "max_trials_per_task": max_trials_per_task}
+    return get_pipeline("static_shape_tuning", target, cpu_weight_prepack=cpu_weight_prepack, **given)
 
 
 def zero_pipeline(*, enable_warning: bool = False) -> Pass:
