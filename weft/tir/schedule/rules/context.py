@@ -27,6 +27,10 @@ _LARGE = 32
 """Tasks whose work is always worth more than one thread."""
 
 
+_FEWEST = 4
+"""Elements of a row of unknown length that are a vector still where vectors have no masks."""
+
+
 class RuleContext:
     """A schedule on its way, and the machine it is for."""
 
@@ -156,13 +160,17 @@ class RuleContext:
             if size >= least and self.is_output(self.block(rv)):
                 self.sch.annotate(loop, "pragma_stream", least)
 
-    def vectorize_loop(self, loop: LoopRV, lanes: int, unroll: int = 1) -> tuple[LoopRV, list[LoopRV]]:
+    def vectorize_loop(
+        self, loop: LoopRV, lanes: int, unroll: int = 1, masks: bool = True
+    ) -> tuple[LoopRV, list[LoopRV]]:
         """Vectorize a whole loop: full vectors first, what is left in one masked or narrower vector.
 
         Parameters
         ----------
         unroll : int
             Vectors of one iteration, at most, where their number is constant.
+        masks : bool
+            Whether a vector may be masked.
 
         Returns
         -------
@@ -175,6 +183,10 @@ class RuleContext:
             if n > 1:
                 sch.vectorize(loop)
             return loop, [loop]
+        free = masks and self.machine.masks_freely
+        if n is None and not (masks and (free or lanes <= self.lanes("float32"))):  # other masks are branches
+            parts = self._halves(loop, lanes)
+            return parts[0], parts
         extent = self.extent(loop)
         count = 1 if n is None else n // lanes
         if count > 2 * unroll and count % unroll:  # an iteration of fewer vectors has less to do at once
@@ -191,13 +203,20 @@ class RuleContext:
         if not rests:  # a symbolic extent that is provably a multiple
             return outer, [outer]
         rest = rests[0]
-        if n is not None and (not self.machine.masks_freely or n % lanes == 1):
+        if n is not None and (not free or n % lanes == 1):
             if n % lanes > 1:
                 sch.vectorize(rest)
             return outer, [outer, rest]
         rest_outer, rest_inner = sch.split(rest, [None, lanes])
         sch.vectorize(rest_inner)
         return outer, [outer, rest_outer]
+
+    def _halves(self, loop: LoopRV, lanes: int) -> list[LoopRV]:
+        """Make vectors half as long of what is left behind whole ones, and so on; the last elements are single."""
+        if lanes < _FEWEST:
+            return [loop]
+        whole, *rests = self.sch.loop_partition(loop, [self.extent(loop) // lanes * lanes, None])
+        return [self._vectors(whole, 1, lanes, 1), *(x for rest in rests for x in self._halves(rest, lanes // 2))]
 
     def _vectors(self, loop: LoopRV, count: int, lanes: int, unroll: int) -> LoopRV:
         """Split a loop into whole vectors, some of which make an iteration; return the loop over iterations."""
