@@ -60,7 +60,7 @@ def test_few_channels_are_interleaved(channels, dtype, known):
             x = (np.random.default_rng(n).random((3, channels, n)) * 100 % 7).astype(dtype)
             module["main"](x, out := np.zeros((3, n, channels), dtype))
             np.testing.assert_array_equal(out, x.transpose(0, 2, 1))
-        if dtype == "float32" and columns in (16, size) and channels <= 4:
+        if channels < 4 if columns is size else dtype == "float32" and columns == 16 and channels <= 4:
             assert not re.search(r"masked\.gather", module.inspect_source("ll"))
 
 
