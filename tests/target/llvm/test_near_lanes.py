@@ -50,7 +50,7 @@ def test_lanes_are_picked(name, dtype):
 @pytest.mark.parametrize("dtype", ["float32", "int64", "uint8", "bool", "float16"])
 @pytest.mark.parametrize("channels", [2, 3, 4, 5, 7])
 def test_few_channels_are_interleaved(channels, dtype, known):
-    """Lanes that come from several rows are loaded row by row, also where rows are no whole vectors or of any length."""
+    """Lanes of several rows are loaded row by row, also where rows are no whole vectors or of any length."""
     target, size = Target("llvm -mcpu=x86-64-v3"), te.size_var("n", "int64")
     for columns in (1, 5, 16, 51, 0) if known else (size,):
         t = te.placeholder((3, channels, columns), dtype, "x")
