@@ -13,7 +13,7 @@ from weft.arith import Analyzer
 from weft.ir import as_int, floordiv, floormod, int64
 from weft.target import Target, build
 from weft.tir.schedule import default_schedule
-from weft.topi import add
+from weft.topi import add, take
 from weft.topi.conv import conv_transpose
 
 PLACES = {
@@ -75,6 +75,21 @@ def test_rows_that_may_be_of_one_element_are_not_gathered(dtype):
         x, y = ((np.random.default_rng(k).random((5, k)) * 9).astype(dtype) for k in sizes)
         module["main"](x, y, out := np.zeros_like(x + y))
         np.testing.assert_array_equal(out, x + y)
+
+
+@pytest.mark.usefixtures("optimised")
+@pytest.mark.parametrize("size", [0, 1, 31, 768])
+def test_rows_that_are_picked_are_copied_by_memcpy(size):
+    """Which reads no line that it writes as a whole."""
+    target = Target("llvm -mcpu=x86-64-v3")
+    n = te.size_var("n", "int64")
+    for columns in (int64(size), n):
+        x, at = te.placeholder((9, columns), name="x"), te.placeholder((5,), "int64", "at")
+        module = build(default_schedule(te.create_prim_func([x, at, take(x, at, 0)]), target), target)
+        rows, chosen = np.random.default_rng(size).random((9, size), np.float32), np.array([8, 0, 3, 3, 7])
+        module["main"](rows, chosen, out := np.zeros((5, size), np.float32))
+        np.testing.assert_array_equal(out, rows[chosen])
+        assert "memcpy" in module.inspect_source("asm") or columns is not n
 
 
 @pytest.mark.parametrize("name", ["twice each", "backwards", "every third", "every fifth"])

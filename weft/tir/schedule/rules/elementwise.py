@@ -81,7 +81,10 @@ def schedule_spatial(ctx: RuleContext, rv: BlockRV) -> None:
         ctx.parallel(row, None if n is None else max(1, cost * n * times // lanes))
     elif lengths:
         ctx.stream(inner, rv)
-    for length, part in zip(lengths or [n], sch.loop_partition(inner, lengths) if lengths else [inner], strict=True):
+    parts = sch.loop_partition(inner, lengths) if lengths else [inner]
+    for length, part in (
+        () if parts == [inner] and _is_copy(ctx, row, block) else zip(lengths or [n], parts, strict=True)
+    ):
         main, _ = ctx.vectorize_loop(part, lanes, unroll, not few)
         if main is part or (n is not None and length != max(lengths, default=n)):  # type: ignore[type-var]
             continue
@@ -89,6 +92,15 @@ def schedule_spatial(ctx: RuleContext, rv: BlockRV) -> None:
             ctx.stream(main, rv)
         if row is None or ctx.constant(row) == 1:
             ctx.parallel(main, cost)  # an iteration is one vector: about the cost of one element of scalar work
+
+
+def _is_copy(ctx: RuleContext, row: LoopRV | None, block: Block) -> bool:
+    """Whether rows are copied as they lie, for which LLVM calls memcpy: lines that are written whole are not read."""
+    store = is_plain_store(block)
+    if row is None or store is None or not isinstance(store.value, BufferLoad) or store.value.dtype == "bool":
+        return False
+    streamed = "pragma_stream" in dict(ctx.sch.state.loop(row.var).annotations)
+    return not streamed and stride_along(store.value, store.indices[-1]) == 1
 
 
 _FEWEST, _WORTH, _TOGETHER = 1024, 24, 8
