@@ -248,7 +248,7 @@ def _load(e: BufferLoad, s: Vectorizer, mask: Any) -> ir.PrimExpr:
     return s.expr(ir.CallIntrin(e.dtype, choice.op, (choice.args[0], *loads), choice.attrs), mask)
 
 
-def _shared_choice(index: ir.PrimExpr, s: Vectorizer, mask: Any) -> ir.CallIntrin | None:
+def _shared_choice(index: ir.PrimExpr, s: Vectorizer, mask: ir.PrimExpr | None) -> ir.CallIntrin | None:
     """Return a choice in an index whose test all lanes share and may be asked anywhere, if its values are vectors."""
     for e in ir.find(index, ir.CallIntrin):
         if e.op.name == "tir.if_then_else" and not ir.find(e.args[0], BufferLoad, ir.FloorDiv, ir.FloorMod):

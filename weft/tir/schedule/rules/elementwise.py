@@ -85,7 +85,7 @@ def schedule_spatial(ctx: RuleContext, rv: BlockRV) -> None:
     for length, part in (
         () if parts == [inner] and _is_copy(ctx, row, block) else zip(lengths or [n], parts, strict=True)
     ):
-        main, _ = ctx.vectorize_loop(part, lanes, unroll, not few)
+        main = ctx.vectorize_loop(part, lanes, unroll, not few)
         if main is part or (n is not None and length != max(lengths, default=n)):  # type: ignore[type-var]
             continue
         if row is None and not lengths:
@@ -97,10 +97,10 @@ def schedule_spatial(ctx: RuleContext, rv: BlockRV) -> None:
 def _is_copy(ctx: RuleContext, row: LoopRV | None, block: Block) -> bool:
     """Whether rows are copied as they lie, for which LLVM calls memcpy: lines that are written whole are not read."""
     store = is_plain_store(block)
-    if row is None or store is None or not isinstance(store.value, BufferLoad) or store.value.dtype == "bool":
+    if row is None or ctx.constant(row) == 1 or store is None or not isinstance(store.value, BufferLoad):
         return False
     streamed = "pragma_stream" in dict(ctx.sch.state.loop(row.var).annotations)
-    return not streamed and stride_along(store.value, store.indices[-1]) == 1
+    return not streamed and store.value.dtype != "bool" and stride_along(store.value, store.indices[-1]) == 1
 
 
 _FEWEST, _WORTH, _TOGETHER = 1024, 24, 8
