@@ -250,8 +250,9 @@ def _load(e: BufferLoad, s: Vectorizer, mask: Any) -> ir.PrimExpr:
 
 def _shared_choice(index: ir.PrimExpr, s: Vectorizer, mask: ir.PrimExpr | None) -> ir.CallIntrin | None:
     """Return a choice in an index whose test all lanes share and may be asked anywhere, if its values are vectors."""
+    fails = (BufferLoad, ir.Div, ir.Mod, ir.FloorDiv, ir.FloorMod)
     for e in ir.find(index, ir.CallIntrin):
-        if e.op.name == "tir.if_then_else" and not ir.find(e.args[0], BufferLoad, ir.FloorDiv, ir.FloorMod):
+        if e.op.name == "tir.if_then_else" and not ir.find(e.args[0], *fails):
             test, value = (ir.DataType(s.expr(x, mask).dtype).lanes for x in (e.args[0], e))
             if test == 1 < value:
                 return e
