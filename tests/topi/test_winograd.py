@@ -75,9 +75,10 @@ def test_choice_follows_size():
     assert winograd_tile((1, 13, 13), (64, 256), near=True) == 4  # weights that stay in a cache are read at little cost
 
 
-def test_convert_layout_uses_it_unless_told_not_to():
-    w = weft.relax.const(np.random.default_rng(0).standard_normal((64, 32, 3, 3), np.float32))
-    mod = model(lambda x: weft.relax.op.nn.conv2d(x, w, padding=1), (1, 32, 28, 28))
+@pytest.mark.parametrize("batch", [1, weft.tir.Var("n", "int64")], ids=["one", "open"])
+def test_convert_layout_uses_it_unless_told_not_to(batch):
+    w = weft.relax.const(np.random.default_rng(0).standard_normal((128, 32, 3, 3), np.float32))
+    mod = model(lambda x: weft.relax.op.nn.conv2d(x, w, padding=1), (batch, 32, 14, 14))
     assert "conv2d_winograd" in str(convert_layout()(mod))
     assert "conv2d_winograd" not in str(convert_layout(winograd=False)(mod))
 

@@ -13,6 +13,7 @@ from weft.arith import Analyzer
 from weft.ir import as_int, floordiv, floormod, int64
 from weft.target import Target, build
 from weft.tir.schedule import default_schedule
+from weft.topi import add, take
 from weft.topi.conv import conv_transpose
 
 PLACES = {
@@ -45,20 +46,50 @@ def test_lanes_are_picked(name, dtype):
         np.testing.assert_array_equal(out, x[:, at])
 
 
+@pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("dtype", ["float32", "int64", "uint8", "bool", "float16"])
 @pytest.mark.parametrize("channels", [2, 3, 4, 5, 7])
-def test_few_channels_are_interleaved(channels, dtype):
-    """Lanes that come from several rows are loaded row by row, also where rows are no whole vectors."""
-    target = Target("llvm -mcpu=x86-64-v3")
-    for columns in (1, 5, 16, 51):
-        x = (np.random.default_rng(columns).random((3, channels, columns)) * 100 % 7).astype(dtype)
-        t = te.placeholder(x.shape, dtype, "x")
+def test_few_channels_are_interleaved(channels, dtype, known):
+    """Lanes of several rows are loaded row by row, also where rows are no whole vectors or of any length."""
+    target, size = Target("llvm -mcpu=x86-64-v3"), te.size_var("n", "int64")
+    for columns in (1, 5, 16, 51, 0) if known else (size,):
+        t = te.placeholder((3, channels, columns), dtype, "x")
         y = te.compute((3, columns, channels), lambda b, i, c, t=t: t(b, c, i), "y")
         module = build(default_schedule(te.create_prim_func([t, y]), target), target)
-        module["main"](x, out := np.zeros((3, columns, channels), dtype))
-        np.testing.assert_array_equal(out, x.transpose(0, 2, 1))
-        if dtype == "float32" and columns == 16 and channels <= 4:
+        for n in (columns,) if known else (0, 1, 5, 51):
+            x = (np.random.default_rng(n).random((3, channels, n)) * 100 % 7).astype(dtype)
+            module["main"](x, out := np.zeros((3, n, channels), dtype))
+            np.testing.assert_array_equal(out, x.transpose(0, 2, 1))
+        if channels < 4 if columns is size else dtype == "float32" and columns == 16 and channels <= 4:
             assert not re.search(r"masked\.gather", module.inspect_source("ll"))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "uint8"])
+def test_rows_that_may_be_of_one_element_are_not_gathered(dtype):
+    """Whether an operand is repeated is one question for all lanes."""
+    target, (m, n) = Target("llvm -mcpu=x86-64-v3"), (te.size_var(n, "int64") for n in "mn")
+    a, b = te.placeholder((5, m), dtype, "a"), te.placeholder((5, n), dtype, "b")
+    module = build(default_schedule(te.create_prim_func([a, b, add(a, b)]), target), target)
+    assert not re.search(r"masked\.gather", module.inspect_source("ll"))
+    for sizes in ((37, 37), (1, 37), (37, 1), (1, 1), (0, 0), (0, 1)):
+        x, y = ((np.random.default_rng(k).random((5, k)) * 9).astype(dtype) for k in sizes)
+        module["main"](x, y, out := np.zeros_like(x + y))
+        np.testing.assert_array_equal(out, x + y)
+
+
+@pytest.mark.usefixtures("optimised")
+@pytest.mark.parametrize("size", [0, 1, 31, 768])
+def test_rows_that_are_picked_are_copied_by_memcpy(size):
+    """Which reads no line that it writes as a whole."""
+    target = Target("llvm -mcpu=x86-64-v3")
+    n = te.size_var("n", "int64")
+    for columns in (int64(size), n):
+        x, at = te.placeholder((9, columns), name="x"), te.placeholder((5,), "int64", "at")
+        module = build(default_schedule(te.create_prim_func([x, at, take(x, at, 0)]), target), target)
+        rows, chosen = np.random.default_rng(size).random((9, size), np.float32), np.array([8, 0, 3, 3, 7])
+        module["main"](rows, chosen, out := np.zeros((5, size), np.float32))
+        np.testing.assert_array_equal(out, rows[chosen])
+        assert "memcpy" in module.inspect_source("asm") or columns is not n
 
 
 @pytest.mark.parametrize("name", ["twice each", "backwards", "every third", "every fifth"])

@@ -464,7 +464,7 @@ def _winograd_tile(s: _Layouts, call: ir.Call, kernel: np.ndarray) -> int:
     h, w = (panels.likely(d, panels.LIKELY_SIZE) for d in ty.shape[-2:])
     o //= groups
     channels = (c, panels.round_up(o, _panel(s, o)))
-    near = s.near and all(ir.as_int(d) is not None for d in ty.shape)
+    near = s.near and all(ir.as_int(d) is not None for d in ty.shape[1:])
     best = winograd_tile((n * prod(frames), h, w), channels, near, s.machine)
     if s.tuned is None:
         return best

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import NamedTuple
 
 from weft import arith, error, ir, tir
@@ -103,7 +104,8 @@ def _alternate(e: tir.BufferLoad, index: ir.Ramp, s: FunctionEmitter) -> str:
     return s.value(f"shufflevector {m} {parts[0]}, {m} {parts[1]}, <{n} x i32> <{order}>")
 
 
-_Lanes = tuple[ir.PrimExpr, list[int]]
+_Lanes = tuple[ir.PrimExpr, list[int], ir.PrimExpr, list[int]]
+"""A number, and what is added to it in each lane: a known step, and a known multiple of a number that is not known."""
 
 
 class _Window(NamedTuple):
@@ -123,26 +125,29 @@ def _near_lanes(index: ir.PrimExpr, buffer: tir.Buffer) -> list[_Window] | None:
     found = _lanes(index)
     if found is None:
         return None
-    base, steps = found
+    base, steps, unit, times = found
     n, groups = len(steps), []
-    if buffer.scope == "local" and (start := ir.as_int(base)) is not None:
+    if buffer.scope == "local" and (start := ir.as_int(base)) is not None and not any(times):
         places = [start + step for step in steps]
         begins = sorted({at // n * n for at in places})
         if begins[0] >= 0 and begins[-1] + n <= (ir.as_int(buffer.shape[0]) or 0):
             lanes = ({i: at - k for i, at in enumerate(places) if at // n * n == k} for k in begins)
             return [_Window(ir.const(k, base.dtype), n, own) for k, own in zip(begins, lanes, strict=True)]
-    for lane in sorted(range(n), key=steps.__getitem__):
-        if not groups or steps[lane] - steps[groups[-1][0]] >= n:
+    for lane in sorted(range(n), key=lambda i: (times[i], steps[i])):
+        if not groups or times[lane] != times[groups[-1][0]] or steps[lane] - steps[groups[-1][0]] >= n:
             groups.append([])
         groups[-1].append(lane)
     if len(groups) > max(1, n // 2):
         return None
-    low, high, windows = steps[groups[0][0]], steps[groups[-1][-1]], []
+    windows = []
     for lanes in groups:
+        row = times[lanes[0]]
+        own = [step for step, at in zip(steps, times, strict=True) if at == row]
         first, size = steps[lanes[0]], steps[lanes[-1]] - steps[lanes[0]] + 1
-        size = whole if (whole := 1 << (size - 1).bit_length()) <= high - low + 1 else size
-        least = min(first, high - size + 1)
-        windows.append(_Window(base + ir.const(least, base.dtype), size, {i: steps[i] - least for i in lanes}))
+        size = whole if (whole := 1 << (size - 1).bit_length()) <= max(own) - min(own) + 1 else size
+        least = min(first, max(own) - size + 1)
+        start = base + ir.const(least, base.dtype) + unit * ir.const(row, base.dtype)
+        windows.append(_Window(start, size, {i: steps[i] - least for i in lanes}))
     return windows
 
 
@@ -155,35 +160,46 @@ def _may_pick(e: tir.BufferLoad, windows: list[_Window]) -> bool:
 
 
 def _lanes(index: ir.PrimExpr) -> _Lanes | None:
-    """Take a vector of integers apart into a number and what is added to it in each lane."""
+    """Take a vector of integers apart."""
     if isinstance(index, ir.Broadcast):
-        return index.value, [0] * index.lanes
+        return index.value, [0] * index.lanes, index.value, [0] * index.lanes
     if isinstance(index, ir.Ramp):
-        stride = ir.as_int(index.stride)
-        return None if stride is None else (index.base, [stride * i for i in range(index.lanes)])
+        stride, none = ir.as_int(index.stride), [0] * index.lanes
+        return None if stride is None else (index.base, [stride * i for i in range(index.lanes)], index.base, none)
     if isinstance(index, ir.Cast):
-        a = _lanes(index.value)
-        return None if a is None else (ir.cast(ir.DataType(index.dtype).element, a[0]), a[1])
+        a, scalar = _lanes(index.value), ir.DataType(index.dtype).element
+        return None if a is None else (ir.cast(scalar, a[0]), a[1], ir.cast(scalar, a[2]), a[3])
     if isinstance(index, (ir.Add, ir.Sub)):
         a, b = _lanes(index.a), _lanes(index.b)
-        if a is None or b is None:
+        if a is None or b is None or (any(a[3]) and any(b[3]) and not ir.structural_equal(a[2], b[2])):
             return None
-        add = (lambda x, y: x + y) if isinstance(index, ir.Add) else (lambda x, y: x - y)
-        return add(a[0], b[0]), [add(x, y) for x, y in zip(a[1], b[1], strict=True)]
+        add = operator.add if isinstance(index, ir.Add) else operator.sub
+        return add(a[0], b[0]), [*map(add, a[1], b[1])], a[2] if any(a[3]) else b[2], [*map(add, a[3], b[3])]
     if isinstance(index, (ir.FloorDiv, ir.FloorMod, ir.Mul)) and isinstance(index.b, ir.Broadcast):
         a, by = _lanes(index.a), ir.as_int(index.b.value)
-        if a is None or not by or by < 0:
+        if a is None or isinstance(index, ir.Mul):
+            return a and _times(a, index.b.value)
+        if any(a[3]) or not by or by < 0:
             return None
-        if isinstance(index, ir.Mul):
-            return a[0] * index.b.value, [x * by for x in a[1]]
         divisor = ir.const(by, a[0].dtype)
         over = ir.as_int(arith.Analyzer().simplify(ir.floormod(a[0], divisor)))
         if over is None:  # lanes differ by what the number leaves
             return None
         if isinstance(index, ir.FloorMod):
-            return ir.const(0, a[0].dtype), [(over + x) % by for x in a[1]]
-        return ir.floordiv(a[0], divisor), [(over + x) // by for x in a[1]]
+            return ir.const(0, a[0].dtype), [(over + x) % by for x in a[1]], a[2], a[3]
+        return ir.floordiv(a[0], divisor), [(over + x) // by for x in a[1]], a[2], a[3]
     return None
+
+
+def _times(a: _Lanes, factor: ir.PrimExpr) -> _Lanes | None:
+    """Multiply a vector that was taken apart; by a number that is not known, what was known becomes its multiple."""
+    (base, steps, unit, times), by = a, ir.as_int(factor)
+    if by is not None:
+        return base * factor, [x * by for x in steps], unit, [x * by for x in times]
+    if any(steps) and any(times):
+        return None
+    unit, times = (unit * factor, times) if any(times) else (factor, steps)
+    return base * factor, [0] * len(times), unit, times
 
 
 def _picked(e: tir.BufferLoad, windows: list[_Window], s: FunctionEmitter) -> str:

@@ -235,12 +235,28 @@ def _select(e: ir.Select, s: Vectorizer, mask: Any) -> ir.PrimExpr:
 
 @_EXPR.on(BufferLoad)
 def _load(e: BufferLoad, s: Vectorizer, mask: Any) -> ir.PrimExpr:
+    """Rewrite a load; a choice of places that all lanes share is one of loads, so that none of them gathers."""
     index = s.expr(e.indices[0], mask)
     if index is e.indices[0]:
         return e
     if ir.DataType(index.dtype).lanes == 1:
         return BufferLoad(e.buffer, (index,), span=e.span)
-    return BufferLoad(e.buffer, (index,), mask, span=e.span)
+    choice = None if isinstance(index, ir.Ramp) else _shared_choice(e.indices[0], s, mask)
+    if choice is None:
+        return BufferLoad(e.buffer, (index,), mask, span=e.span)
+    loads = [ir.substitute(e, {choice: place}) for place in choice.args[1:]]
+    return s.expr(ir.CallIntrin(e.dtype, choice.op, (choice.args[0], *loads), choice.attrs), mask)
+
+
+def _shared_choice(index: ir.PrimExpr, s: Vectorizer, mask: ir.PrimExpr | None) -> ir.CallIntrin | None:
+    """Return a choice in an index whose test all lanes share and may be asked anywhere, if its values are vectors."""
+    fails = (BufferLoad, ir.Div, ir.Mod, ir.FloorDiv, ir.FloorMod)
+    for e in ir.find(index, ir.CallIntrin):
+        if e.op.name == "tir.if_then_else" and not ir.find(e.args[0], *fails):
+            test, value = (ir.DataType(s.expr(x, mask).dtype).lanes for x in (e.args[0], e))
+            if test == 1 < value:
+                return e
+    return None
 
 
 @_EXPR.on(ir.Let)

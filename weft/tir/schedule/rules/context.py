@@ -27,6 +27,10 @@ _LARGE = 32
 """Tasks whose work is always worth more than one thread."""
 
 
+_FEWEST = 4
+"""Elements of a row of unknown length that are a vector still where vectors have no masks."""
+
+
 class RuleContext:
     """A schedule on its way, and the machine it is for."""
 
@@ -156,48 +160,49 @@ class RuleContext:
             if size >= least and self.is_output(self.block(rv)):
                 self.sch.annotate(loop, "pragma_stream", least)
 
-    def vectorize_loop(self, loop: LoopRV, lanes: int, unroll: int = 1) -> tuple[LoopRV, list[LoopRV]]:
-        """Vectorize a whole loop: full vectors first, what is left in one masked or narrower vector.
+    def vectorize_loop(self, loop: LoopRV, lanes: int, unroll: int = 1, masks: bool = True) -> LoopRV:
+        """Vectorize a whole loop: full vectors first, what is left in one masked or in narrower vectors.
+
+        Returns the loop over full vectors, or the vector itself.
 
         Parameters
         ----------
         unroll : int
             Vectors of one iteration, at most, where their number is constant.
-
-        Returns
-        -------
-        (LoopRV, list of LoopRV)
-            The loop over full vectors (or the vector itself), and all loops that now stand where `loop` stood.
+        masks : bool
+            Whether a vector may be masked.
         """
         sch = self.sch
         n = self.constant(loop)
         if n is not None and n <= lanes:
             if n > 1:
                 sch.vectorize(loop)
-            return loop, [loop]
-        extent = self.extent(loop)
+            return loop
+        free = masks and self.machine.masks_freely
+        if n is None and not (masks and (free or lanes <= self.lanes("float32"))):  # other masks are branches
+            return self._halves(loop, lanes)
         count = 1 if n is None else n // lanes
         if count > 2 * unroll and count % unroll:  # an iteration of fewer vectors has less to do at once
             cut = count - count % unroll
             main, loop = sch.loop_partition(loop, [cut * lanes, None])
-            outer = self._vectors(main, cut, lanes, unroll)
-            return outer, [outer, *self.vectorize_loop(loop, lanes)[1]]
-        if n is not None and n % lanes == 0:
-            outer = self._vectors(loop, count, lanes, unroll)
-            return outer, [outer]
-        whole = extent // lanes * lanes
-        main, *rests = sch.loop_partition(loop, [whole, None])
-        outer = self._vectors(main, count, lanes, unroll)
-        if not rests:  # a symbolic extent that is provably a multiple
-            return outer, [outer]
-        rest = rests[0]
-        if n is not None and (not self.machine.masks_freely or n % lanes == 1):
-            if n % lanes > 1:
+            self.vectorize_loop(loop, lanes)
+            return self._vectors(main, cut, lanes, unroll)
+        whole = n is not None and n % lanes == 0
+        main, *rests = [loop] if whole else sch.loop_partition(loop, [self.extent(loop) // lanes * lanes, None])
+        for rest in rests:  # none behind a symbolic extent that is provably a multiple
+            if n is None or (free and n % lanes > 1):
+                rest = sch.split(rest, [None, lanes])[1]
+            if n is None or n % lanes > 1:
                 sch.vectorize(rest)
-            return outer, [outer, rest]
-        rest_outer, rest_inner = sch.split(rest, [None, lanes])
-        sch.vectorize(rest_inner)
-        return outer, [outer, rest_outer]
+        return self._vectors(main, count, lanes, unroll)
+
+    def _halves(self, loop: LoopRV, lanes: int) -> LoopRV:
+        """Make vectors half as long of what is left behind whole ones, and so on; the last elements are single."""
+        whole, *rests = self.sch.loop_partition(loop, [self.extent(loop) // lanes * lanes, None])
+        for rest in rests:
+            if lanes // 2 >= _FEWEST:
+                self._halves(rest, lanes // 2)
+        return self._vectors(whole, 1, lanes, 1)
 
     def _vectors(self, loop: LoopRV, count: int, lanes: int, unroll: int) -> LoopRV:
         """Split a loop into whole vectors, some of which make an iteration; return the loop over iterations."""

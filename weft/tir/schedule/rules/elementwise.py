@@ -59,7 +59,7 @@ def schedule_spatial(ctx: RuleContext, rv: BlockRV) -> None:
         _look_up(ctx, rv, byte, loops)
         return
     tile = _transposed_axis(ctx, rv, block, loops)
-    few = ctx.constant(loops[-1]) if len(loops) > 1 and tile in (None, len(loops) - 2) and _is_static(block) else None
+    few = ctx.constant(loops[-1]) if len(loops) > 1 and tile in (None, len(loops) - 2) else None
     few = few if few and few < _NARROW and few % vector_lanes(ctx, block) else None
     few = few if few and (tile is not None or _repeats(ctx, rv, block, loops)) else None
     if few:
@@ -73,21 +73,34 @@ def schedule_spatial(ctx: RuleContext, rv: BlockRV) -> None:
     n = ctx.constant(inner)
     times = _around_short_row(ctx, outer, n, lanes)
     row = ctx.fuse(outer)
-    unroll = few if few and lanes % few else ctx.choose("unroll", (1, 2, 4), 1)
+    lanes *= few if few and lanes % few else 1  # a vector begins at the same element of a few each time
+    unroll = ctx.choose("unroll", (1, 2, 4), 1)
     lengths = _stretches(ctx, rv, inner)
     if row is not None:
         ctx.stream(row, rv)
         ctx.parallel(row, None if n is None else max(1, cost * n * times // lanes))
     elif lengths:
         ctx.stream(inner, rv)
-    for length, part in zip(lengths or [n], sch.loop_partition(inner, lengths) if lengths else [inner], strict=True):
-        main, _ = ctx.vectorize_loop(part, lanes, unroll)
+    parts = sch.loop_partition(inner, lengths) if lengths else [inner]
+    for length, part in (
+        () if parts == [inner] and _is_copy(ctx, row, block) else zip(lengths or [n], parts, strict=True)
+    ):
+        main = ctx.vectorize_loop(part, lanes, unroll, not few)
         if main is part or (n is not None and length != max(lengths, default=n)):  # type: ignore[type-var]
             continue
         if row is None and not lengths:
             ctx.stream(main, rv)
         if row is None or ctx.constant(row) == 1:
             ctx.parallel(main, cost)  # an iteration is one vector: about the cost of one element of scalar work
+
+
+def _is_copy(ctx: RuleContext, row: LoopRV | None, block: Block) -> bool:
+    """Whether rows are copied as they lie, for which LLVM calls memcpy: lines that are written whole are not read."""
+    store = is_plain_store(block)
+    if row is None or ctx.constant(row) == 1 or store is None or not isinstance(store.value, BufferLoad):
+        return False
+    streamed = "pragma_stream" in dict(ctx.sch.state.loop(row.var).annotations)
+    return not streamed and store.value.dtype != "bool" and stride_along(store.value, store.indices[-1]) == 1
 
 
 _FEWEST, _WORTH, _TOGETHER = 1024, 24, 8
@@ -287,7 +300,7 @@ def _transposed_axis(ctx: RuleContext, rv: BlockRV, block: Block, loops: list[Lo
             continue
         for iv, p in position.items():
             n = ctx.constant(loops[p]) or 16
-            picked = n < min(_NARROW, vector_lanes(ctx, block) / 2) and _is_static(block)
+            picked = n < min(_NARROW, vector_lanes(ctx, block) / 2)
             if p < len(loops) - 1 and stride_along(load, iv) == 1 and n > 1 and not picked:
                 return p
     return None
@@ -299,11 +312,6 @@ def _repeats(ctx: RuleContext, rv: BlockRV, block: Block, loops: list[LoopRV]) -
     outer, inner = (of[x.var].var if x.var in of else Var("none", "int32") for x in loops[-2:])
     strides = {(stride_along(x, outer), stride_along(x, inner)) for x in loads_of(block.body)}
     return (1, 0) in strides and strides <= {(1, 0), (0, 0)}
-
-
-def _is_static(block: Block) -> bool:
-    """Whether it is known how far the elements of each buffer are apart, so that no lane is gathered."""
-    return all(as_int(d) is not None for x in loads_of(block.body) for d in x.buffer.shape)
 
 
 def _tile_transpose(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV], axis: int, most: int = _TILE_ROWS) -> None:

@@ -325,7 +325,7 @@ def _inner_reduction(ctx: RuleContext, rv: BlockRV, depth: int, apart: bool = Fa
     lanes = vector_lanes(ctx, ctx.block(rv))
     if apart and reducing:
         for block in (sch.decompose_reduction(rv, reducing[0]), rv):
-            main, _ = ctx.vectorize_loop(sch.get_loops(block)[-1], lanes)
+            main = ctx.vectorize_loop(sch.get_loops(block)[-1], lanes)
             if (ctx.constant(main) or lanes) <= _NARROW:
                 sch.unroll(main)
         return
