@@ -1,7 +1,6 @@
 """Small Relax programs that several test files build."""
 
 import itertools
-import os
 import re
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import weft
-from tests.pairs import share
+from tests.pairs import compiles
 from weft import ir, op, relax, script, target, tir
 from weft.relax.interpreter import evaluate
 from weft.relax.pipeline import get_pipeline, graph_passes
@@ -50,7 +49,7 @@ def computing(
     In others it is what the operators mean that the passes leave which choose them: `tests/op`, `tests/topi` and
     `tests/tir` have their kernels.
     """
-    if share({os.environ["PYTEST_CURRENT_TEST"]: ()}, 8):
+    if compiles(8):
         pipeline = get_pipeline("default", target.Target.of(to), precision)
         main = relax.VirtualMachine(relax.build(mod, to, relax_pipeline=pipeline), weft.cpu())["main"]
         return lambda *arrays: main(*map(weft.runtime.tensor, arrays)).numpy()
