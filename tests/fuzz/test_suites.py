@@ -19,7 +19,7 @@ SLICES = {
     "files": (15, 40),
     "programs": (5, 1),
 }
-"""Subjects and seeds of each (of a sweep six times and thrice as many), the same in each run: a verdict is of the code."""
+"""Subjects and seeds of each (of a sweep six times and thrice as many): the same in each run, which judges the code."""
 
 
 @pytest.mark.parametrize("suite", SLICES)
