@@ -29,7 +29,7 @@ from weft import environment
 gc.disable()  # until all tests are collected: nothing of what they are ever becomes free
 ROOT = Path(__file__).resolve().parent.parent
 VALUES_ONLY = {
-    *(f"e2e/test_{name}.py" for name in ("bad_input", "determinism", "light_models", "onnx_suite")),
+    *(f"e2e/test_{name}.py" for name in ("bad_input", "determinism", "light_models")),
     *("auto_scheduler", "check", "examples", "exec", "frontend", "fuzz", "op", "quantize", "relax", "relay", "te"),
     *("devices/test_gpu.py", "devices/test_gpu_models.py", "target/test_out_of_tree.py", "test_docs.py"),
     *("test_gallery.py", "dlight", "tir", "topi"),
