@@ -4,6 +4,7 @@ Combinations in which every two values meet: few faults need a third one (Kuhn, 
 """
 
 import itertools
+import os
 import zlib
 from collections.abc import Hashable, Iterable, Mapping
 from typing import TypeVar
@@ -33,3 +34,8 @@ def share(rows: Mapping[str, tuple[Hashable, ...]], of: int, together: int = 1) 
     first = {row: name for name, row in reversed(rows.items())}
     met = {first[row] for row in meeting(reversed(first), together)}
     return [n for n in rows if environment.SWEEP.read() or n in met or of and zlib.crc32(n.encode()) % of == 0]
+
+
+def compiles(of: int) -> bool:
+    """Whether this test compiles its program: one test of so many does, and all of a sweep; others evaluate it."""
+    return bool(share({os.environ["PYTEST_CURRENT_TEST"]: ()}, of))

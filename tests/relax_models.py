@@ -1,12 +1,17 @@
 """Small Relax programs that several test files build."""
 
+import itertools
 import re
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from weft import ir, op, relax, script, tir
+import weft
+from tests.pairs import compiles
+from weft import ir, op, relax, script, target, tir
+from weft.relax.interpreter import evaluate
+from weft.relax.pipeline import get_pipeline, graph_passes
 
 
 def model(make: Callable[..., Any], *inputs: Any, dtype: str = "float32") -> Any:
@@ -34,6 +39,23 @@ def computed(name: str, *arrays: np.ndarray, **attrs: Any) -> np.ndarray:
     exact = [a.astype(np.float64) for a in arrays]
     call = op.make_call(name)(*map(relax.const, exact), **attrs)
     return op.get_op_def(name).reference(*exact, **dict(call.attrs.items))
+
+
+def computing(
+    mod: ir.IRModule, to: str | target.Target = "llvm", precision: str = "float32"
+) -> Callable[..., np.ndarray]:
+    """``main`` as a function of arrays: the machine's in one of eight tests (all of a sweep).
+
+    In others it is what the operators mean that the passes leave which choose them: `tests/op`, `tests/topi` and
+    `tests/tir` have their kernels.
+    """
+    if compiles(8):
+        pipeline = get_pipeline("default", target.Target.of(to), precision)
+        main = relax.VirtualMachine(relax.build(mod, to, relax_pipeline=pipeline), weft.cpu())["main"]
+        return lambda *arrays: main(*map(weft.runtime.tensor, arrays)).numpy()
+    chosen = itertools.takewhile(lambda step: step.name != "FuseOps", graph_passes(to, precision))
+    made = ir.Sequential(list(chosen))(mod)
+    return lambda *arrays: evaluate(made, *arrays)[0]
 
 
 def written(*text: str, more: str = "") -> ir.IRModule:

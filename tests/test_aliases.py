@@ -54,12 +54,37 @@ for program in sys.argv[1:]:
 """
 
 
-def test_aliases_in_a_fresh_process():
+ATTRIBUTES = """
+import importlib
+import weft
+from weft import _absent
+
+missed = []
+for module, names in _absent.tvm_names().items():
+    here = weft
+    try:
+        for part in module.split(".") if module != "." else ():
+            here = getattr(here, part)
+    except AttributeError:
+        continue  # is imported by name in TVM, too
+    for name in names:
+        if not hasattr(here, name):
+            try:
+                importlib.import_module(f"weft.{module}.{name}".replace("..", "."))
+            except ImportError:
+                continue
+            missed.append(f"{module}.{name}")
+assert not missed, missed
+"""
+"""A program that says ``relay.loops.while_loop`` imports no more than ``relay``."""
+
+
+def test_aliases_and_attributes_in_a_fresh_process():
     """Either form is all it takes, whatever was imported before: each alias comes early, late and after others.
 
     What others wrote is imported once, in the process whose copies import Weft.
     """
-    programs = []
+    programs = [ATTRIBUTES]
     runs = list(itertools.product(range(2), ("statement", "attribute")))
     for order, form in runs if environment.SWEEP.read() else runs[::3]:
         aliases = list(_aliases.MODULES)
@@ -92,36 +117,6 @@ def test_names_that_are_no_alias():
     )
     refuses(ModuleNotFoundError, "", importlib.import_module, "weft.tirx.nothing_of_that_name")
     refuses(AttributeError, "", getattr, weft, "nothing_of_that_name")
-
-
-SWEEP = """
-import importlib
-import weft
-from weft import _absent
-
-missed = []
-for module, names in _absent.tvm_names().items():
-    here = weft
-    try:
-        for part in module.split(".") if module != "." else ():
-            here = getattr(here, part)
-    except AttributeError:
-        continue  # is imported by name in TVM, too
-    for name in names:
-        if not hasattr(here, name):
-            try:
-                importlib.import_module(f"weft.{module}.{name}".replace("..", "."))
-            except ImportError:
-                continue
-            missed.append(f"{module}.{name}")
-assert not missed, missed
-"""
-
-
-def test_modules_inside_of_packages_are_their_attributes():
-    """A program that says ``relay.loops.while_loop`` imports no more than ``relay``."""
-    done = subprocess.run([sys.executable, "-c", SWEEP], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 def test_names_that_load_later_are_there():

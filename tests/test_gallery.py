@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(FOLDER.glob("*.md"))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+@pytest.mark.parametrize("page", [p for p in PAGES if p.stem != "kernel"], ids=lambda p: p.stem)
 def test_page(page):
     if page.stem == "deploy" and shutil.which("c++") is None:
         pytest.skip("needs a C++ compiler")
@@ -23,11 +23,12 @@ def test_page(page):
     assert done.stdout == f"{page.name} prints what it says\n", done.stdout + done.stderr
 
 
-def test_each_step_of_the_kernel_is_faster():
+def test_each_step_of_the_page_on_kernels_is_faster():
     """At some time of five: a machine that others use is slow for moments."""
-    program = f"from tools.gallery import *; print(run(Path({str(FOLDER / 'kernel.md')!r})))"
+    program = f"from tools.gallery import *; print(run(Path({str(FOLDER / 'kernel.md')!r})), end='')"
     for _ in range(5):
         page = subprocess.check_output([sys.executable, "-c", program], cwd=ROOT, text=True)
+        assert same((FOLDER / "kernel.md").read_text(), page)
         rates = [float(rate) for rate in re.findall(r"([\d.]+) GFLOP/s$", page, re.M)]
         assert len(rates) == 4
         if rates == sorted(rates):

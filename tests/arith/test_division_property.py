@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from tests.arith import test_simplify_property as base
 from tests.arith.test_simplify_property import X, Y
+from tests.pairs import part
 from weft import arith, ir
 
 M = ir.Var("m", "int32")
@@ -50,7 +51,7 @@ def fresh():
     return an
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=part(300), deadline=None)
 @given(ints)
 def test_values_bounds_and_residues(e):
     an = fresh()
@@ -65,7 +66,7 @@ def test_values_bounds_and_residues(e):
         assert value == rest if coeff == 0 else (value - rest) % coeff == 0, (e, env)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=part(200), deadline=None)
 @given(st.sampled_from([ir.LT, ir.LE, ir.GE, ir.EQ]), ints, ints)
 def test_what_is_proven_holds(kind, a, b):
     an = fresh()
@@ -76,7 +77,7 @@ def test_what_is_proven_holds(kind, a, b):
         assert not equal or base.evaluate(a, env) == base.evaluate(b, env), (a, b, env)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=part(200), deadline=None)
 @given(ints)
 def test_sets_hold_all_values(e):
     domain = {v: ir.Range.from_min_extent(ir.as_expr(low), ir.as_expr(extent)) for v, (low, extent) in DOMAIN.items()}

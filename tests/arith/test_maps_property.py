@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.arith.test_simplify_property import evaluate
+from tests.pairs import part
 from weft import arith
 from weft.ir import EQ, GE, LE, LT, NE, TRUE, Range, Var, all_of, as_expr
 
@@ -49,7 +50,7 @@ def points(extents):
         yield dict(zip(extents, values, strict=True))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=part(250), deadline=None)
 @given(maps(), st.sampled_from(["bijective", "surjective"]))
 def test_index_maps(case, level):
     indices, extents, predicate = case
@@ -76,7 +77,7 @@ def test_index_maps(case, level):
                 assert n == 1 or evaluate(inverse[v], back) == env[v], (indices, env)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=part(250), deadline=None)
 @given(maps())
 def test_what_is_said_to_cover_a_box_does(case):
     """Without a predicate each index takes, together with the others, every value that its sum of iterators says."""
@@ -104,7 +105,7 @@ BOX = [dict(zip(V, p, strict=True)) for p in itertools.product(range(-3, 4), rep
 RANGES = {v: Range(as_expr(-3, "int64"), as_expr(4, "int64")) for v in V}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=part(200), deadline=None)
 @given(st.lists(st.tuples(linear, linear).map(lambda t: EQ(*t)), min_size=1, max_size=3), st.booleans())
 def test_equations(equations, bounded):
     solved = arith.solve_linear_equations(equations, V, RANGES if bounded else None)
@@ -117,7 +118,7 @@ def test_equations(equations, bounded):
             assert evaluate(e, env) == env[v], (equations, solved)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=part(200), deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from([LT, LE, GE, EQ]), linear, linear).map(lambda t: t[0](*t[1:])), min_size=1, max_size=4
@@ -134,7 +135,7 @@ def test_inequalities(conditions, bounded):
             assert high is None or env[v] <= evaluate(high, env), (conditions, v, high, env)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=part(200), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([LT, LE, GE, NE]), linear, linear).map(lambda t: t[0](*t[1:])), max_size=3))
 def test_clip_bounds(conditions):
     found = arith.detect_clip_bound(all_of(*conditions, TRUE), V)
@@ -145,7 +146,7 @@ def test_clip_bounds(conditions):
                 assert not hasattr(high, "dtype") or env[v] <= evaluate(high, env), (conditions, high)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=part(200), deadline=None)
 @given(st.sampled_from([LT, LE, GE]), linear, linear)
 def test_deduced_bounds_are_sufficient(kind, a, b):
     condition = kind(a, b)

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.pairs import part
 from weft import arith, ir, tir
 
 X, Y, Z = ir.Var("x", "int32"), ir.Var("y", "int32"), ir.Var("z", "int32")
@@ -106,7 +107,7 @@ def check(e):
     return an, s
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=part(300), deadline=None)
 @given(ints)
 def test_integers_keep_their_value_and_bounds(e):
     an, _ = check(e)
@@ -122,19 +123,19 @@ large = st.sampled_from([3, 2**16, 2**30, 2**31 - 1, -(2**31)]).map(ir.as_expr)
 shifted = st.builds(tir.shift_left, st.sampled_from([X, Y]), st.integers(0, 31).map(ir.as_expr))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=part(200), deadline=None)
 @given(st.recursive(leaf | large | shifted, grow, max_leaves=9))
 def test_numbers_stay_in_their_type(e):
     assert tir.analysis.verify_well_formed(tir.PrimFunc([X, Y, Z, N], tir.Evaluate(fresh().simplify(e))))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=part(200), deadline=None)
 @given(bools)
 def test_conditions_keep_their_value(e):
     check(e)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=part(150), deadline=None)
 @given(bools, ints)
 def test_constraints_are_only_used_where_they_hold(condition, e):
     an = fresh()
@@ -147,7 +148,7 @@ def test_constraints_are_only_used_where_they_hold(condition, e):
             assert lo <= evaluate(e, env) <= hi
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=part(150), deadline=None)
 @given(ints)
 def test_intervals_hold_all_values(e):
     an = arith.Analyzer()
@@ -183,7 +184,7 @@ far = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=part(400), deadline=None)
 @given(st.sampled_from([ir.LT, ir.LE, ir.GT, ir.GE, ir.EQ, ir.NE]), far, near, st.lists(near, min_size=20, max_size=20))
 def test_comparisons_hold_at_the_ends_of_a_type(kind, e, limit, values):
     s = arith.Analyzer().simplify(kind(e, ir.int64(limit)))
@@ -196,7 +197,7 @@ def test_comparisons_hold_at_the_ends_of_a_type(kind, e, limit, values):
 steps = st.tuples(st.sampled_from([ir.Max, ir.Min, ir.Add, ir.Sub]), st.sampled_from([M, ir.int64(7), ir.Min(M, W)]))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=part(400), deadline=None)
 @given(st.lists(steps, min_size=2, max_size=5), st.lists(near, min_size=20, max_size=20))
 def test_limited_data_stay_limited(taken, values):
     e = functools.reduce(lambda x, step: step[0](x, step[1]), taken, W)

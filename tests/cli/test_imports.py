@@ -38,3 +38,9 @@ def test_running_loads_nothing_that_compiles(tmp_path, kind):
     assert not parts.difference(_ALLOWED)
     assert not {m.split(".")[0] for m in loaded}.intersection(_FOREIGN)
     assert ("baseline" in parts) == (kind == "model")
+
+
+def test_build_systems_get_their_answer_without_pytorch():
+    program = "import sys\nfrom weft.cli.main import main\nmain(['config', '--libs'])\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "tvm_ffi" in done.stdout.split() and not set(done.stdout.split()).intersection(_FOREIGN)

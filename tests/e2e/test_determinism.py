@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks import zoo
 from tools.kernels_diff import generate
+from weft import environment
 
 DUMP = zoo.ROOT / "tools" / "dump_kernels.py"
 
@@ -24,7 +25,7 @@ def test_kernels_are_the_same_in_every_process(tmp_path):
     model = zoo.onnx_path("decoder_step")
     first = kernels(model, tmp_path / "0", 0)
     assert len(first) > 5
-    for seed in (1, 2, 3):
+    for seed in (1, 2, 3) if environment.SWEEP.read() else (1,):
         again = kernels(model, tmp_path / str(seed), seed)
         assert first.keys() == again.keys()
         assert not [name for name in first if first[name] != again[name]]

@@ -38,7 +38,7 @@ def test_decoder_generates_like_onnxruntime():
     assert found[1].shape[2] == feeds[past[0]].shape[2] + feeds["input_ids"].shape[1] + 5
 
 
-@pytest.mark.parametrize("name", ["mobilenet_v3", "text_detector"] if SWEEP else ["mobilenet_v3"])
+@pytest.mark.parametrize("name", ["text_recogniser", "mobilenet_v3", "text_detector"] if SWEEP else ["text_recogniser"])
 def test_fixed_shapes_give_the_same(name, monkeypatch):
     monkeypatch.setenv("WEFT_OPT_LEVEL", "0")  # of the shapes alone: LLVM's optimiser meets the same networks above
     feeds = zoo.inputs(name, 1)

@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Iterator
 
-SUITE_SECONDS = 4.0
+SUITE_SECONDS = 2.0
 
 
 def seeds(share: float = 1.0, start: int = 0) -> Iterator[int]:

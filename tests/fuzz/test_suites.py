@@ -10,16 +10,16 @@ import pytest
 from weft import environment
 
 SLICES = {
-    "calls": (12, 40),
-    "kernels": (20, 10),
-    "nodes": (15, 2),
-    "onnx": (8, 50),
-    "answers": (40, 25),
-    "graphs": (3, 1),
-    "files": (29, 40),
-    "programs": (10, 1),
+    "calls": (6, 40),
+    "kernels": (10, 10),
+    "nodes": (8, 2),
+    "onnx": (4, 50),
+    "answers": (20, 25),
+    "graphs": (2, 1),
+    "files": (15, 40),
+    "programs": (5, 1),
 }
-"""Subjects and seeds of each, of a sweep thrice as many: the same in every run, so that a verdict is of the code."""
+"""Subjects and seeds of each (of a sweep six times and thrice as many): the same in each run, which judges the code."""
 
 
 @pytest.mark.parametrize("suite", SLICES)
@@ -28,8 +28,8 @@ def test_suite(suite: str) -> None:
     seconds, command = os.environ.get("FUZZ_SECONDS"), [sys.executable, "-m", "tests.fuzz.run", suite]
     if seconds is None:
         subjects, seeds = SLICES[suite]
-        times = 3 if environment.SWEEP.read() else 1
-        command += ["--most", str(subjects * times), "--count", str(seeds * times)]
+        more = (6, 3) if environment.SWEEP.read() else (1, 1)
+        command += ["--most", str(subjects * more[0]), "--count", str(seeds * more[1])]
     else:
         command += ["--seconds", seconds, "--seed", str(int(time.time())), "--slice", "0.5"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

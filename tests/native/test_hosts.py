@@ -78,8 +78,8 @@ def installed(tmp_path_factory):
     return site
 
 
-def documented(page_block, folder, python=None):
-    """Run the commands of a block of docs/deploy.md, by this checkout or what `python` has; return what they print."""
+def documented(page_block, folder, python=None, lines=None):
+    """Run the first commands of a block of docs/deploy.md, by this checkout or what `python` has; what they print."""
     page = (ROOT / "docs/deploy.md").read_text()
     (commands,) = re.findall(rf"^```sh {re.escape(page_block)}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     for part in ("examples", "weft") if python is None else ("examples",):
@@ -95,9 +95,10 @@ def documented(page_block, folder, python=None):
         "CARGO_TARGET_DIR": str(folder / "cargo"),
         "CMAKE_BUILD_PARALLEL_LEVEL": "2",
         "CMAKE_GENERATOR": "Unix Makefiles",
-        "CMAKE_BUILD_TYPE": "Debug",
+        "CMAKE_BUILD_TYPE": "None",  # neither optimised nor with what debuggers read
     }
-    done = subprocess.run(["bash", "-e", "-c", commands], cwd=folder, env=environment, capture_output=True, text=True)
+    command = ["bash", "-e", "-c", "\n".join(commands.splitlines()[:lines])]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

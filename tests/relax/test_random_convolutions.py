@@ -5,8 +5,7 @@ import random
 import numpy as np
 import pytest
 
-import weft
-from tests.relax_models import model
+from tests.relax_models import computing, model
 from weft import relax
 from weft.relax.interpreter import evaluate
 
@@ -64,10 +63,10 @@ def test_drawn_convolution(seed, target):
     rng = np.random.default_rng(seed)
     weight = rng.standard_normal((d["o"], d["c"] // d["groups"], *d["kernel"]), np.float32) / 4
     mod = program(d, weight, rng.standard_normal((1, d["o"], 1, 1), np.float32))
-    main = relax.VirtualMachine(relax.build(mod, target=target), weft.cpu())["main"]
+    main = computing(mod, target)
     for height, width in d["sizes"] if d["symbolic"] else d["sizes"][:1]:
         shape = (d["batch"], d["c"], height if "h" in d["symbolic"] else d["sizes"][0][0], width)
         x = rng.standard_normal(shape, np.float32)
         (expected,) = evaluate(mod, x)
-        found = main(weft.runtime.tensor(x)).numpy()
+        found = main(x)
         np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3, err_msg=f"seed {seed}: {d}")

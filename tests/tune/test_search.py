@@ -115,7 +115,7 @@ def test_candidates_that_fail_are_dropped_and_tuning_goes_on(state):
     def ratio(func, _rounds):
         return 0.6 if tiles_of(func, best) else tune.Measured(state, why="for a reason")
 
-    database, _, measured = tuned([task()], ratio, report=seen.append)
+    database, _, measured = tuned([task()], ratio, report=seen.append, max_trials=24)
     record = record_of(database)
     assert record.best.decisions == {"y.tile": best}
     assert {t.state for t in record.trials} - {"same", "refused"} == {state, "confirmed"}

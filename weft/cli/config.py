@@ -3,12 +3,11 @@
 from pathlib import Path
 from typing import Annotated
 
-import tvm_ffi.libinfo
 from cyclopts import Parameter
 
 from weft.error import InvalidArgument
 from weft.ffi import find_library
-from weft.ffi.native import find_include_path
+from weft.ffi.native import find_include_path, find_tvm_ffi
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _Flag = Annotated[bool, Parameter(negative="")]
@@ -55,7 +54,7 @@ def config(
     rustflags : bool
         Options of rustc, for RUSTFLAGS.
     """
-    ffi = Path(_tvm_ffi_library()).parent.parent
+    ffi = find_tvm_ffi().parent.parent
     answers = {
         "cmake": (cmake, lambda: str(_PACKAGE / "share/cmake/weft")),
         "pkgconfig": (pkgconfig, lambda: str(_PACKAGE / "share/pkgconfig")),
@@ -76,17 +75,13 @@ def config(
         print(answer())
 
 
-def _tvm_ffi_library() -> str:
-    return str(tvm_ffi.libinfo.find_libtvm_ffi())
-
-
 def _folders(ffi: Path) -> tuple[Path, Path]:
     """Where the libraries are."""
     return find_library().parent, ffi / "lib"
 
 
 def _link_options(ffi: Path) -> str:
-    return " ".join([str(find_library()), _tvm_ffi_library(), *(f"-Wl,-rpath,{p}" for p in _folders(ffi))])
+    return " ".join([str(find_library()), str(find_tvm_ffi()), *(f"-Wl,-rpath,{p}" for p in _folders(ffi))])
 
 
 def _sources() -> str:

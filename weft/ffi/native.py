@@ -15,7 +15,7 @@ from typing import Any
 
 from weft import environment, error
 
-__all__ = ["LIBRARY", "find_include_path", "find_library", "find_libtvm_runtime", "symbol_address"]
+__all__ = ["LIBRARY", "find_include_path", "find_library", "find_libtvm_runtime", "find_tvm_ffi", "symbol_address"]
 
 ABI_VERSION = 1
 
@@ -122,9 +122,14 @@ def _import_tvm_ffi() -> ModuleType:
 
 
 # tvm_ffi comes first: it loads libtvm_ffi, which ours needs and finds by its SONAME.
-_TVM_FFI_VERSION = _import_tvm_ffi().__version__
+_TVM_FFI = _import_tvm_ffi()
 LIBRARY = _load()
 """The loaded library, for its C functions."""
+
+
+def find_tvm_ffi() -> Path:
+    """Return the path of ``libtvm_ffi``."""
+    return Path(_TVM_FFI.libinfo.find_libtvm_ffi())
 
 
 def symbol_address(name: str) -> int:

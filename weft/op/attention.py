@@ -87,12 +87,14 @@ def _ref(
     causal_mask: str | None = None,
     window_size: int | None = None,
     unseen: str = "zero",
+    fill: float | None = None,
 ) -> Any:
     q, k, v = (np.moveaxis(a.astype(np.float64), 2, 1) for a in (query, key, value))
     k, v = (np.repeat(a, q.shape[1] // a.shape[1], 1) for a in (k, v))
-    scores = q @ k.swapaxes(-1, -2) * (scale if scale is not None else q.shape[-1] ** -0.5) + (
-        0 if bias is None else bias
-    )
+    scores = q @ k.swapaxes(-1, -2) * (scale if scale is not None else q.shape[-1] ** -0.5)
+    if bias is not None:
+        hidden = -np.inf if fill is None else fill
+        scores = np.where(bias, scores, hidden) if bias.dtype == np.bool_ else scores + bias
     offset = k.shape[2] - q.shape[2] if causal_mask == "BottomRight" else 0
     i, j = np.ogrid[: q.shape[2], : k.shape[2]]
     seen = (j <= i + offset if causal_mask else j >= 0) & (
@@ -227,7 +229,6 @@ def _heads_ref(
     size: int,
     value_size: int,
     offsets: Sequence[int],
-    fill: float | None,
     **scores: Any,
 ) -> Any:
     def heads(x: Any, n: int, wide: int, begin: int) -> Any:
@@ -236,8 +237,6 @@ def _heads_ref(
 
     shapes = ((num_heads, size), (num_key_heads, size), (num_key_heads, value_size))
     q, k, v = (heads(x, *s, o) for x, s, o in zip((query, key, value), shapes, offsets, strict=True))
-    if bias is not None and bias.dtype == np.bool_:
-        bias = np.where(bias, 0.0, -np.inf if fill is None else fill)
     return _ref(q, k, v, bias, **scores)
 
 

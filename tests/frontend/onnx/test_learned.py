@@ -1,5 +1,6 @@
 """Operators of ``ai.onnx.ml`` against ONNX Runtime on random inputs."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -97,14 +98,17 @@ def test_branches_at_the_ends_of_floats(mode: str, missing: int) -> None:
     x = np.array([*values, np.nan], np.float32)[:, None]
     functions = (np.less_equal, np.less, np.greater_equal, np.greater, np.equal, np.not_equal)
     compare = dict(zip(("LEQ", "LT", "GTE", "GT", "EQ", "NEQ"), functions, strict=True))[mode[7:]]
-    for split in (*values, np.nan):
-        columns = [0] * 3, [0, 1, 2], [0] * 3, [split, 0.0, 0.0], [mode, "LEAF", "LEAF"], [1, 0, 0], [2, 0, 0]
-        nodes = dict(zip(NODES, (*columns, [missing] * 3), strict=True))
-        leaves = {"treeids": [0, 0], "nodeids": [1, 2], "ids": [0, 0], "weights": [1.0, 2.0]}
-        attrs = {f"{p}_{k}": v for p, d in (("nodes", nodes), ("target", leaves)) for k, v in d.items()}
-        made = model("TreeEnsembleRegressor", x, version=3, n_targets=1, **attrs)
-        holds = np.where(np.isnan(x), bool(missing), compare(x, np.float32(split)))
-        np.testing.assert_array_equal(weft.Session(made).run({"x": x})[0].numpy(), np.where(holds, 1.0, 2.0))
+    splits = [*values, np.nan]
+    n = len(splits)  # of a tree and a target each
+    trees, leaves = np.repeat(np.arange(n), 3).tolist(), np.repeat(np.arange(n), 2).tolist()
+    compared = [v for split in splits for v in (split, 0.0, 0.0)]
+    columns = trees, [0, 1, 2] * n, [0] * 3 * n, compared, [mode, "LEAF", "LEAF"] * n, [1, 0, 0] * n, [2, 0, 0] * n
+    nodes = dict(zip(NODES, (*columns, [missing] * 3 * n), strict=True))
+    target = {"treeids": leaves, "nodeids": [1, 2] * n, "ids": leaves, "weights": [1.0, 2.0] * n}
+    attrs = {f"{p}_{k}": v for p, d in (("nodes", nodes), ("target", target)) for k, v in d.items()}
+    made = model("TreeEnsembleRegressor", x, version=3, n_targets=n, **attrs)
+    holds = np.where(np.isnan(x), bool(missing), compare(x, np.float32(splits)))
+    np.testing.assert_array_equal(weft.Session(made).run({"x": x})[0].numpy(), np.where(holds, 1.0, 2.0))
 
 
 def test_few_of_many_features() -> None:
@@ -166,7 +170,7 @@ def test_linear_with_one_score(transform: str) -> None:
 KERNELS = {"LINEAR": [], "POLY": [0.5, 1.0, 3.0], "RBF": [0.4, 0.0, 0.0], "SIGMOID": [0.3, 0.1, 0.0]}
 
 
-def machine(per_class: list[int], spread: float = 1.0, labels: str = "ints", **attrs: Any) -> dict[str, Any]:
+def machine(per_class: Sequence[int], spread: float = 1.0, labels: str = "ints", **attrs: Any) -> dict[str, Any]:
     """Draw support vectors of classes, with the probabilities of pairs."""
     count, classes = sum(per_class), len(per_class)
     pairs = classes * (classes - 1) // 2
@@ -199,18 +203,18 @@ def test_support_vectors(kernel: str) -> None:
 
 @pytest.mark.parametrize("labels", ["ints", "strings"])
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_probabilities_of_support_vectors(kernel: str, labels: str) -> None:
+@pytest.mark.parametrize("per_class", [(3, 4), (2, 3, 2), (1, 2, 1, 3, 2, 1, 4)])
+def test_probabilities_of_support_vectors(per_class: tuple[int, ...], kernel: str, labels: str) -> None:
     x = RNG.standard_normal((11, 3)).astype(np.float32)
-    for per_class in ([3, 4], [2, 3, 2], [1, 2, 1, 3, 2, 1, 4]):
-        attrs = machine(per_class, labels=labels, kernel_type=kernel, kernel_params=KERNELS[kernel] or [0.0] * 3)
-        made = check("SVMClassifier", x, 2, **attrs)
-        expected = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x})
-        session = weft.Session(made)
-        for rows in (11, 0, 1):
-            found, shares = session.run({"x": x[:rows]})
-            assert (found if labels == "strings" else found.numpy()).tolist() == expected[0][:rows].tolist()
-            np.testing.assert_allclose(shares.numpy(), expected[1][:rows], rtol=2e-4, atol=2e-5)
-            np.testing.assert_allclose(shares.numpy().sum(1), 1, rtol=1e-5)
+    attrs = machine(per_class, labels=labels, kernel_type=kernel, kernel_params=KERNELS[kernel] or [0.0] * 3)
+    made = check("SVMClassifier", x, 2, **attrs)
+    expected = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x})
+    session = weft.Session(made)
+    for rows in (11, 0, 1):
+        found, shares = session.run({"x": x[:rows]})
+        assert (found if labels == "strings" else found.numpy()).tolist() == expected[0][:rows].tolist()
+        np.testing.assert_allclose(shares.numpy(), expected[1][:rows], rtol=2e-4, atol=2e-5)
+        np.testing.assert_allclose(shares.numpy().sum(1), 1, rtol=1e-5)
 
 
 @pytest.mark.parametrize("transform", ["SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"])
@@ -221,14 +225,14 @@ def test_transformed_probabilities(transform: str) -> None:
 
 
 @pytest.mark.parametrize("spread", [0.0, 30.0, 1e6, -1e30])
-def test_probabilities_that_are_certain(spread: float) -> None:
+@pytest.mark.parametrize("per_class", [(3, 4), (2, 3, 2), (1, 2, 1, 3, 2)])
+def test_probabilities_that_are_certain(per_class: tuple[int, ...], spread: float) -> None:
     """What is not a number makes all classes as likely as each other."""
     x = RNG.standard_normal((9, 3)).astype(np.float32)
     x[1], x[2], x[3] = np.nan, 1e30, -1e30
-    for per_class in ([3, 4], [2, 3, 2], [1, 2, 1, 3, 2]):
-        made = check("SVMClassifier", x, 2, **machine(per_class, spread))
-        expected = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x})
-        np.testing.assert_allclose(weft.Session(made).run({"x": x})[1].numpy(), expected[1], rtol=2e-4, atol=2e-5)
+    made = check("SVMClassifier", x, 2, **machine(per_class, spread))
+    expected = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x})
+    np.testing.assert_allclose(weft.Session(made).run({"x": x})[1].numpy(), expected[1], rtol=2e-4, atol=2e-5)
 
 
 def test_wrong_numbers_of_probabilities() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import weft
-from tests.relax_models import model
+from tests.relax_models import computing, model
 from weft import relax
 from weft.ir import Attrs, Call, Op, walk
 from weft.machine import Machine
@@ -29,10 +29,10 @@ def program(middle, shape=(1, 8, 12, 10)):
 
 def check_values(mod, shapes):
     """What is compiled computes what the operators mean."""
-    vm = relax.VirtualMachine(relax.build(mod, "llvm"), weft.cpu())
+    main = computing(mod)
     for shape in shapes:
         x = RNG.standard_normal(shape).astype(np.float32)
-        np.testing.assert_allclose(vm["main"](x).numpy(), *evaluate(mod, x), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(main(x), *evaluate(mod, x), rtol=1e-4, atol=1e-4)
 
 
 def check(mod, shape=(1, 8, 12, 10)):
@@ -266,14 +266,14 @@ def test_one_channel_is_computed_for_pixels_and_odd_groups_each_by_itself(
     twin = before and channels[0] > 16  # that of few channels is computed for pixels too
     first &= not twin or window[0] * window[1] > 12  # where windows are small, a twin that is there already is read
     assert all((c.attrs.get("kernel_layout") in (None, "", "OIHW")) == first for c in convs)
-    vm = relax.VirtualMachine(relax.build(mod, "llvm"), weft.cpu())
+    main = computing(mod)
     for shape in ((2, channels[0], 23, 37), (1, channels[0], 9, 64), (2, channels[0], 9, 7), (0, channels[0], 9, 7)):
         data = RNG.standard_normal(shape).astype(np.float32)
         want = torch.from_numpy(data).double()
         want = torch.relu(torch.conv2d(want, torch.from_numpy(point).double())) if before else want
         named = {{"strides": "stride"}.get(k, k): v for k, v in attributes.items()}
         want = torch.conv2d(want, torch.from_numpy(weight).double(), **named)
-        found = vm["main"](weft.runtime.tensor(data)).numpy()
+        found = main(data)
         np.testing.assert_allclose(found, torch.relu(want).numpy(), rtol=2e-4, atol=2e-4)
 
 
@@ -295,12 +295,12 @@ def test_a_convolution_that_scales_channels_is_a_multiplication(multiplier, attr
     mod = model(convolved, (batch, 5, height, 7), dtype=dtype)
     after = relax.transform.decompose_ops()(relax.transform.normalize()(mod))["main"]
     assert any(isinstance(n, Call) and n.op is Op.get("relax.multiply") for n in walk(after)) == scales
-    vm = relax.VirtualMachine(relax.build(mod, "llvm"), weft.cpu())
+    main = computing(mod)
     for shape in ((2, 5, 6, 7), (0, 5, 1, 7), (3, 5, 1, 7)):
         data = RNG.standard_normal(shape).astype(dtype)
         named = {{"strides": "stride"}.get(k, k): v for k, v in attributes.items()}
         want = torch.conv2d(torch.from_numpy(data).double(), torch.from_numpy(weight).double(), groups=5, **named)
-        np.testing.assert_allclose(vm["main"](weft.runtime.tensor(data)).numpy(), want.numpy(), rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(main(data), want.numpy(), rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("axes", [None, (1, 0), (0, 1)])
@@ -314,9 +314,9 @@ def test_a_transposed_matrix_is_read_as_it_lies(rows, axes):
     read = any(isinstance(n, Call) and n.op is Op.get("relax.linear") for n in walk(after))
     assert read == (rows != "m" and axes != (0, 1))
     a, b = (RNG.standard_normal(d).astype(np.float32) for d in ((5 if rows == "m" else rows, inner), given))
-    vm = relax.VirtualMachine(relax.build(mod, "llvm"), weft.cpu())
+    main = computing(mod)
     want = a.astype(np.float64) @ (b if axes == (0, 1) else b.T)
-    found = vm["main"](weft.runtime.tensor(a), weft.runtime.tensor(b)).numpy()
+    found = main(a, b)
     np.testing.assert_allclose(found, np.maximum(want, 0), atol=1e-4)
 
 
@@ -331,10 +331,10 @@ def test_convolutions_of_halves_read_wide_numbers(name):
     made = relax.transform.decompose_ops(wide_convolutions=True)(relax.transform.normalize()(mod))
     (call,) = (n for n in walk(made["main"]) if isinstance(n, Call) and n.op is Op.get(f"relax.{name}"))
     assert [a.ty.dtype for a in call.args] + [call.ty.dtype] == ["float32"] * 3
-    vm = relax.VirtualMachine(relax.build(mod, "llvm"), weft.cpu())
+    main = computing(mod)
     transposed = "_transpose" if "transpose" in name else ""
     function = getattr(torch.nn.functional, f"conv{transposed}{rank}d")
     expected = function(*(torch.from_numpy(a.astype(np.float64)) for a in (x, w)), padding=1, groups=2).relu().numpy()
-    found = vm["main"](weft.runtime.tensor(x)).numpy()
+    found = main(x)
     assert found.dtype == np.float16
     np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-3)

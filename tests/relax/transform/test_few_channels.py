@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-import weft
-from tests.relax_models import computed, model
+from tests.relax_models import computed, computing, model
 from weft import machine, relax, tir
 from weft.ir import Call, walk
 from weft.relax import transform
@@ -97,12 +96,11 @@ def test_values(case, dtype, kind):
         ops = {n.op.name for n in walk(after) if isinstance(n, Call) and hasattr(n.op, "name")}
         assert ("relax.matmul" in ops) == product and product != any("nn.conv" in name for name in ops)
         assert ("relax.nn.overlap_add" in ops) == (product and np.prod(weights[2:]) > 1)
-    vm = relax.VirtualMachine(weft.compile(mod, target="llvm"), weft.cpu())
+    main = computing(mod)
     for sizes in [data, (1, data[1], *(n + 4 for n in data[2:]))] if kind == "symbolic" else [data]:
         x = RNG.standard_normal(sizes).astype(dtype)
-        args = [weft.runtime.tensor(a) for a in ([x, w] if kind == "loaded" else [x])]
         wanted = computed(f"nn.conv{len(data) - 2}d{'_transpose' if transposed else ''}", x, w, **attrs)
-        found = vm["main"](*args).numpy()
+        found = main(*([x, w] if kind == "loaded" else [x]))
         assert found.shape == wanted.shape and found.dtype == np.dtype(dtype)
         limit = {"float32": 2e-6, "float16": 2e-3}[dtype]
         np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=limit, atol=limit * abs(wanted).max())
@@ -122,10 +120,10 @@ def test_images_of_nothing():
     names = [tir.Var(f"d{i}", "int64") for i in range(3)]
     w = RNG.standard_normal((2, 9, 3, 3)).astype(np.float32)
     mod = program((names[0], 9, *names[1:]), w.shape, False, {"padding": 1}, "float32", w)
-    vm = relax.VirtualMachine(weft.compile(mod, target="llvm"), weft.cpu())
+    main = computing(mod)
     for n, rows, columns in ((0, 5, 4), (2, 0, 4), (1, 4, 0), (1, 1, 1)):
         x = RNG.standard_normal((n, 9, rows, columns)).astype(np.float32)
-        found = vm["main"](weft.runtime.tensor(x)).numpy()
+        found = main(x)
         assert found.shape == (n, 2, rows, columns)
         if found.size:
             np.testing.assert_allclose(found, computed("nn.conv2d", x, w, padding=1), rtol=1e-5, atol=1e-5)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.relax_models import computing
 from weft import ir, relax
 from weft.relax.analysis import well_formed
 from weft.relax.rewriter import all_bindings
@@ -94,7 +95,7 @@ def residual_network(activations, batch, dtype="int8", per_channel=True):
 
 
 def run(mod, x, target="llvm"):
-    return relax.VirtualMachine(relax.build(mod, target), weft.cpu())["main"](weft.runtime.tensor(x)).numpy()
+    return computing(mod, target)(x)
 
 
 @pytest.mark.parametrize("activations", ["uint8", "int8"])

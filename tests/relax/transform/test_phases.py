@@ -5,7 +5,7 @@ import pytest
 
 import weft
 from tests.arrays import floats
-from tests.relax_models import computed, model
+from tests.relax_models import computed, computing, model
 from weft import machine, op, relax
 from weft.ir import Call, Op, walk
 from weft.relax import transform
@@ -26,8 +26,7 @@ def run(name, x, w, constant=True, symbolic=False, **attrs):
         return relax.op.nn.relu(relax.op.add(y, relax.const(bias)))
 
     mod = model(layers, dims, *([] if constant else [w.shape]))
-    given = [weft.runtime.tensor(a) for a in ((x,) if constant else (x, w))]
-    return relax.VirtualMachine(relax.build(mod, "llvm"), weft.cpu())["main"](*given).numpy(), bias, mod
+    return computing(mod)(*((x,) if constant else (x, w))), bias, mod
 
 
 def check(name, x, w, **options):

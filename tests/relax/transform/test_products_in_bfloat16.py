@@ -5,7 +5,7 @@ import pytest
 
 import weft
 from tests.refusals import refuses
-from tests.relax_models import model
+from tests.relax_models import computing, model
 from weft import error, relax
 from weft.relax.analysis import well_formed
 from weft.relax.pipeline import default_passes, get_pipeline
@@ -55,9 +55,7 @@ def transformer_block(length):
 
 
 def run(mod, x, precision, target="llvm"):
-    pipeline = get_pipeline("default", Target(target), precision)
-    vm = relax.VirtualMachine(relax.build(mod, target, relax_pipeline=pipeline), weft.cpu())
-    return vm["main"](weft.runtime.tensor(x)).numpy()
+    return computing(mod, target, precision)(x)
 
 
 def operand_types(func, name):

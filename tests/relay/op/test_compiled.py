@@ -57,6 +57,7 @@ def test_constant_dimensions(name: str, index: int) -> None:
     check(name, drawn(name, index)[0], int)
 
 
+@pytest.mark.share(3, None)
 @pytest.mark.parametrize("name", MACROS)
 def test_unknown_dimensions(name: str) -> None:
     check(name, drawn(name, 0)[0], unknown)

@@ -242,7 +242,7 @@ def test_all_wrong_functions_are_named():
 
 
 def test_long_texts():
-    assert str(relay.parse_expr("1" + " + 1" * 20_000)).count("add(") == 20_000
-    assert str(relay.parse_expr("let %x = 1;\n" * 20_000 + "%x")).count("let") == 20_000
+    assert str(relay.parse_expr("1" + " + 1" * 5000)).count("add(") == 5000
+    assert str(relay.parse_expr("let %x = 1;\n" * 5000 + "%x")).count("let") == 5000
     nested = relay.parse_expr("(" * 5000 + "1" + ",)" * 5000)
     assert ir.structural_equal(relay.parse_expr(nested.astext()), nested)

@@ -123,7 +123,7 @@ def executions(func, known):
     return count(func.body, {v: ir.const(known[v], v.dtype) for v in free})
 
 
-@pytest.mark.share(10, None)
+@pytest.mark.share(20, None)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: "-".join(map(str, c)).replace(" ", "_"))
 def test_elements_are_computed_once(case):
     for f, known in kernels(*case):
