@@ -14,14 +14,13 @@ import gc
 import os
 import signal
 from collections.abc import Hashable, Iterator
+from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import settings
-from hypothesis.internal.conjecture import providers
-from hypothesis.internal.constants_ast import Constants
 
 from tests.pairs import share
 from weft import environment
@@ -57,7 +56,11 @@ os.environ.setdefault("WEFT_CACHE_DIR", str(ROOT / "build" / "test-cache"))
 _paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
 os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(_paths))
 
-providers._get_local_constants = Constants  # not what a process happens to have imported, of which all files are parsed
+with suppress(ImportError):  # names of Hypothesis's own
+    from hypothesis.internal.conjecture import providers
+    from hypothesis.internal.constants_ast import Constants
+
+    providers._get_local_constants = Constants  # not what happens to be imported, of which all files are parsed
 settings.register_profile("same", derandomize=True)
 settings.register_profile("new", derandomize=False)
 settings.load_profile("new" if environment.RANDOM_TESTS.read() else "same")
