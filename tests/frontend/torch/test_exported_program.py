@@ -315,6 +315,28 @@ def _partly_written(x):
     return y
 
 
+def _written_in_views(x):
+    y, z = x.new_empty(3, 4), torch.zeros(4, 4)
+    y[:, :2] = x[:, 2:]
+    y[..., 2:] = x[:, :1]
+    half = y[1:]
+    half += 1
+    z.diagonal()[1:].copy_(half[0, 1:])
+    z[0][1:3].fill_(5)
+    half[1] = x[0]
+    before = z * 2
+    z[before > 9] = 3
+    return y.exp(), half, before, z
+
+
+def _read_before(x):
+    y = x.clone()
+    last = y[2]
+    last += 1
+    y[:, 1:] = 0
+    return last, y
+
+
 def _written_twice(x):
     shares, places = x.topk(2)
     shares /= shares.sum(-1, keepdim=True)
@@ -337,7 +359,9 @@ def _written_twice(x):
         (lambda x: (x + 1).copy_(x).expand_as(x), True),
         (torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(inplace=True)), True),
         (_half_written, False),
-        (_partly_written, False),
+        (_partly_written, True),
+        (_written_in_views, True),
+        (_read_before, False),
         (lambda x: (x * 2).view(-1).mul_(2), False),
         (lambda x: (x > 0).float().mul_(x.double()), False),
     ],

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -16,8 +17,15 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.node import map_arg
 from torch.utils._pytree import tree_leaves
 
-from weft.frontend.torch.graph import in_place
+from weft.frontend.torch.graph import in_place, is_new, pure
 
+_ATEN: Any = torch.ops.aten
+_SCATTERS = {
+    _ATEN.select.int: _ATEN.select_scatter.default,
+    _ATEN.slice.Tensor: _ATEN.slice_scatter.default,
+    _ATEN.diagonal.default: _ATEN.diagonal_scatter.default,
+}
+"""Views of a part, and what makes a tensor with another part there."""
 _FEW = 3
 """A call costs about as much by itself as so many do together with the whole program."""
 
@@ -30,9 +38,8 @@ def taken_apart(root: torch.fx.GraphModule, is_known: Callable[[torch.fx.Node], 
     """
     graph = copy.deepcopy(root.graph)
     graph.owning_module = root
-    for node in graph.nodes:
-        if in_place(node):  # what reads the tensor behind the call reads its result
-            node.args[0].replace_all_uses_with(node, delete_user_cb=node.__lt__)
+    for node in filter(in_place, list(graph.nodes)):
+        _write_new(graph, node)
     missing = [node for node in graph.nodes if node.op == "call_function" and not is_known(node)]
     if _FEW * len(missing) > len(graph.nodes):
         return None
@@ -47,6 +54,43 @@ def taken_apart(root: torch.fx.GraphModule, is_known: Callable[[torch.fx.Node], 
         if not _replaced(graph, node, found):
             return None
     return graph
+
+
+def _write_new(graph: torch.fx.Graph, write: Any) -> None:
+    """Let what reads memory behind a write to it, also through views, read new tensors.
+
+    The call stays where the memory may be another's, or where what may share it was made before and is read later.
+    """
+    views = [write.args[0]]
+    while views[-1].target in _SCATTERS:
+        views.append(views[-1].args[0])
+    before = {other for other in _aliases(views[-1]) if other < write} - {*views}
+    if pure(write) is write.target or not is_new(views[-1]) or any(write < u for other in before for u in other.users):
+        return
+
+    def call(target: Any, like: torch.fx.Node, *args: Any, **kwargs: Any) -> torch.fx.Node:
+        with graph.inserting_before(write):
+            made = graph.call_function(target, args, kwargs)
+        made.meta = dict(like.meta)
+        return made
+
+    made = call(pure(write), write, *write.args, **write.kwargs)
+    for view, base in pairwise(views):
+        made = call(_SCATTERS[view.target], base, base, made, *view.args[1:], **view.kwargs)
+    for view in reversed(views):
+        if view is not views[-1]:
+            made = call(view.target, view, made, *view.args[1:], **view.kwargs)
+        view.replace_all_uses_with(made, delete_user_cb=made.__lt__)
+    write.replace_all_uses_with(made)
+    graph.erase_node(write)
+
+
+def _aliases(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
+    """What may share a tensor's memory because it was made from it."""
+    for user in node.users:
+        if not is_new(user):
+            yield user
+            yield from _aliases(user)
 
 
 def _is_alone(node: torch.fx.Node) -> bool:

@@ -342,14 +342,17 @@ def _target_of(node: Any) -> Any:
     target = node.target
     if target in _OF_NUMBERS and type(node.meta.get("val")).__name__ == "SymFloat":
         return getattr(require("torch", extra="torch").ops.aten, _OF_NUMBERS[target]).Tensor
-    if not (in_place(node) and _writes_to_new(node)):
-        return target
-    torch = require("torch", extra="torch")
-    pure = getattr(torch.ops.aten, str(target).split(".")[1].removesuffix("_"), None)
-    pure = getattr(pure, target._overloadname, None)
-    same = pure is not None and [a.name for a in pure._schema.arguments] == [a.name for a in target._schema.arguments]
+    return pure(node) if in_place(node) and _writes_to_new(node) else target
+
+
+def pure(node: torch.fx.Node) -> Any:
+    """The operator that makes a new tensor of what a call writes to its first argument; its own where there is none."""
+    torch, target = require("torch", extra="torch"), cast("Any", node.target)
+    found = getattr(torch.ops.aten, str(target).split(".")[1].removesuffix("_"), None)
+    found = getattr(found, target._overloadname, None)
+    names = [[a.name for a in op._schema.arguments] for op in (found, target) if op is not None]
     types = [v.dtype for n in (node, *node.all_input_nodes) if hasattr(v := n.meta.get("val"), "dtype")]
-    return pure if same and reduce(torch.promote_types, types) == types[0] else target
+    return found if names[1:] == names[:1] and reduce(torch.promote_types, types) == types[0] else target
 
 
 def _writes_to_new(node: Any) -> bool:
@@ -358,9 +361,16 @@ def _writes_to_new(node: Any) -> bool:
         writer, node = node, node.args[0]
         if any(not user < writer or _shares(user.target) for user in node.users if user is not writer):
             return False
+    return is_new(node)
+
+
+def is_new(node: Any) -> bool:
+    """Whether a call's result is certainly in memory that its operator made for it."""
     source: Any = node.args[0].target if node.target is operator.getitem else node.target
+    if str(source) == _TO:
+        return node.meta["val"].dtype != node.args[0].meta["val"].dtype
     made = hasattr(source, "_schema") and not source._can_decompose() and not _shares(source)
-    return made or str(source) in (_TO, *_NEW)  # to another type
+    return made or str(source) in _NEW
 
 
 def _shares(target: Any) -> bool:
