@@ -317,6 +317,10 @@ def _partly_written(x):
 
 def _written_in_views(x):
     y, z = x.new_empty(3, 4), torch.zeros(4, 4)
+    power = z
+    for _ in range(30):  # may be a view, on 2**30 ways
+        power = power @ power
+    power = power + 1
     y[:, :2] = x[:, 2:]
     y[..., 2:] = x[:, :1]
     half = y[1:]
@@ -326,7 +330,7 @@ def _written_in_views(x):
     half[1] = x[0]
     before = z * 2
     z[before > 9] = 3
-    return y.exp(), half, before, z
+    return y.exp(), half, before, z, power
 
 
 def _read_before(x):

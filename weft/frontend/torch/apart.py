@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any
@@ -18,6 +18,7 @@ from torch.fx.node import map_arg
 from torch.utils._pytree import tree_leaves
 
 from weft.frontend.torch.graph import in_place, is_new, pure
+from weft.reach import reached
 
 _ATEN: Any = torch.ops.aten
 _SCATTERS = {
@@ -64,8 +65,9 @@ def _write_new(graph: torch.fx.Graph, write: Any) -> None:
     views = [write.args[0]]
     while views[-1].target in _SCATTERS:
         views.append(views[-1].args[0])
-    before = {other for other in _aliases(views[-1]) if other < write} - {*views}
-    if pure(write) is write.target or not is_new(views[-1]) or any(write < u for other in before for u in other.users):
+    before = reached(views[-1:], lambda node: [user for user in node.users if user < write and not is_new(user)])
+    is_read = any(write < user for other in before if other not in views for user in other.users)
+    if is_read or pure(write) is write.target or not is_new(views[-1]):
         return
 
     def call(target: Any, like: torch.fx.Node, *args: Any, **kwargs: Any) -> torch.fx.Node:
@@ -83,14 +85,6 @@ def _write_new(graph: torch.fx.Graph, write: Any) -> None:
         view.replace_all_uses_with(made, delete_user_cb=made.__lt__)
     write.replace_all_uses_with(made)
     graph.erase_node(write)
-
-
-def _aliases(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
-    """What may share a tensor's memory because it was made from it."""
-    for user in node.users:
-        if not is_new(user):
-            yield user
-            yield from _aliases(user)
 
 
 def _is_alone(node: torch.fx.Node) -> bool:
