@@ -21,11 +21,8 @@ from weft.frontend.torch.graph import in_place, is_new, pure
 from weft.reach import reached
 
 _ATEN: Any = torch.ops.aten
-_SCATTERS = {
-    _ATEN.select.int: _ATEN.select_scatter.default,
-    _ATEN.slice.Tensor: _ATEN.slice_scatter.default,
-    _ATEN.diagonal.default: _ATEN.diagonal_scatter.default,
-}
+_PARTS = (_ATEN.select.int, _ATEN.slice.Tensor, _ATEN.diagonal.default)
+_SCATTERS = {part: getattr(_ATEN, f"{part._opname}_scatter").default for part in _PARTS}
 """Views of a part, and what makes a tensor with another part there."""
 _FEW = 3
 """A call costs about as much by itself as so many do together with the whole program."""
@@ -70,18 +67,17 @@ def _write_new(graph: torch.fx.Graph, write: Any) -> None:
     if is_read or pure(write) is write.target or not is_new(views[-1]):
         return
 
-    def call(target: Any, like: torch.fx.Node, *args: Any, **kwargs: Any) -> torch.fx.Node:
+    def call(target: Any, first: list[torch.fx.Node], old: Any, like: torch.fx.Node) -> torch.fx.Node:
         with graph.inserting_before(write):
-            made = graph.call_function(target, args, kwargs)
+            made = graph.call_function(target, (*first, *old.args[1:]), old.kwargs)
         made.meta = dict(like.meta)
         return made
 
-    made = call(pure(write), write, *write.args, **write.kwargs)
+    made = call(pure(write), views[:1], write, write)
     for view, base in pairwise(views):
-        made = call(_SCATTERS[view.target], base, base, made, *view.args[1:], **view.kwargs)
+        made = call(_SCATTERS[view.target], [base, made], view, base)
     for view in reversed(views):
-        if view is not views[-1]:
-            made = call(view.target, view, made, *view.args[1:], **view.kwargs)
+        made = made if view is views[-1] else call(view.target, [made], view, view)
         view.replace_all_uses_with(made, delete_user_cb=made.__lt__)
     write.replace_all_uses_with(made)
     graph.erase_node(write)

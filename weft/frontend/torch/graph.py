@@ -364,13 +364,13 @@ def _writes_to_new(node: Any) -> bool:
     return is_new(node)
 
 
-def is_new(node: Any) -> bool:
+def is_new(node: torch.fx.Node) -> bool:
     """Whether a call's result is certainly in memory that its operator made for it."""
-    source: Any = node.args[0].target if node.target is operator.getitem else node.target
+    first: Any = node.args and node.args[0]
+    source: Any = first.target if node.target is operator.getitem else node.target
     if str(source) == _TO:
-        return node.meta["val"].dtype != node.args[0].meta["val"].dtype
-    made = hasattr(source, "_schema") and not source._can_decompose() and not _shares(source)
-    return made or str(source) in _NEW
+        return node.meta["val"].dtype != first.meta["val"].dtype
+    return str(source) in _NEW or not (_shares(source) or source._can_decompose())
 
 
 def _shares(target: Any) -> bool:
