@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves
 from weft.frontend.torch.graph import in_place, is_new, pure
 from weft.reach import reached
 
-_ATEN: Any = torch.ops.aten
+_ATEN = torch.ops.aten
 _PARTS = (_ATEN.select.int, _ATEN.slice.Tensor, _ATEN.diagonal.default)
 _SCATTERS = {part: getattr(_ATEN, f"{part._opname}_scatter").default for part in _PARTS}
 """Views of a part, and what makes a tensor with another part there."""
@@ -54,20 +54,22 @@ def taken_apart(root: torch.fx.GraphModule, is_known: Callable[[torch.fx.Node], 
     return graph
 
 
-def _write_new(graph: torch.fx.Graph, write: Any) -> None:
+def _write_new(graph: torch.fx.Graph, write: torch.fx.Node) -> None:
     """Let what reads memory behind a write to it, also through views, read new tensors.
 
     The call stays where the memory may be another's, or where what may share it was made before and is read later.
     """
-    views = [write.args[0]]
+    views = write.all_input_nodes[:1]
     while views[-1].target in _SCATTERS:
-        views.append(views[-1].args[0])
+        views += views[-1].all_input_nodes[:1]
     before = reached(views[-1:], lambda node: [user for user in node.users if user < write and not is_new(user)])
     is_read = any(write < user for other in before if other not in views for user in other.users)
     if is_read or pure(write) is write.target or not is_new(views[-1]):
         return
 
-    def call(target: Any, first: list[torch.fx.Node], old: Any, like: torch.fx.Node) -> torch.fx.Node:
+    def call(
+        target: Callable[..., object], first: list[torch.fx.Node], old: torch.fx.Node, like: torch.fx.Node
+    ) -> torch.fx.Node:
         with graph.inserting_before(write):
             made = graph.call_function(target, (*first, *old.args[1:]), old.kwargs)
         made.meta = dict(like.meta)

@@ -345,14 +345,15 @@ def _target_of(node: Any) -> Any:
     return pure(node) if in_place(node) and _writes_to_new(node) else target
 
 
-def pure(node: torch.fx.Node) -> Any:
+def pure(node: torch.fx.Node) -> Callable[..., object]:
     """The operator that makes a new tensor of what a call writes to its first argument; its own where there is none."""
-    torch, target = require("torch", extra="torch"), cast("Any", node.target)
+    torch, target = require("torch", extra="torch"), node.target
     found = getattr(torch.ops.aten, str(target).split(".")[1].removesuffix("_"), None)
     found = getattr(found, target._overloadname, None)
-    names = [[a.name for a in op._schema.arguments] for op in (found, target) if op is not None]
+    if found is None or [a.name for a in found._schema.arguments] != [a.name for a in target._schema.arguments]:
+        return target
     types = [v.dtype for n in (node, *node.all_input_nodes) if hasattr(v := n.meta.get("val"), "dtype")]
-    return found if names[1:] == names[:1] and reduce(torch.promote_types, types) == types[0] else target
+    return found if reduce(torch.promote_types, types) == types[0] else target
 
 
 def _writes_to_new(node: Any) -> bool:
@@ -366,7 +367,7 @@ def _writes_to_new(node: Any) -> bool:
 
 def is_new(node: torch.fx.Node) -> bool:
     """Whether a call's result is certainly in memory that its operator made for it."""
-    first: Any = node.args and node.args[0]
+    first = next(iter(node.all_input_nodes), node)
     source: Any = first.target if node.target is operator.getitem else node.target
     if str(source) == _TO:
         return node.meta["val"].dtype != first.meta["val"].dtype
