@@ -302,17 +302,30 @@ def test_a_normalisation_that_learns():
             np.testing.assert_allclose(found.numpy(), module(x), rtol=1e-4, atol=1e-5)
 
 
-def _half_written(x):
-    y = x * 2
-    first = y[0]
+def _written_in_views(x):
+    y, z = x.new_empty(3, 4), torch.zeros(4, 4)
+    power = z
+    for _ in range(30):  # may be a view, on 2**30 ways
+        power = power @ power
+    power = power + 1
+    y[:, :2] = x[:, 2:]
+    y[..., 2:] = x[:, :1]
+    half = y[1:]
+    half += 1
+    z.diagonal()[1:].copy_(half[0, 1:])
+    z[0][1:3].fill_(5)
+    half[1] = x[0]
+    before = z * 2
+    z[before > 9] = 3
+    return y.exp(), half, before, z, power
+
+
+def _read_before(x):
+    y = x.clone()
+    last = y[2]
     y.relu_()
-    return first
-
-
-def _partly_written(x):
-    y = x * 2
-    y[1:] += 1
-    return y
+    y[:, 1:] += 1
+    return last
 
 
 def _written_twice(x):
@@ -336,8 +349,8 @@ def _written_twice(x):
         (lambda x: (x * 2).relu_().add_(1).clamp_(-1, 1.5), True),
         (lambda x: (x + 1).copy_(x).expand_as(x), True),
         (torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(inplace=True)), True),
-        (_half_written, False),
-        (_partly_written, False),
+        (_written_in_views, True),
+        (_read_before, False),
         (lambda x: (x * 2).view(-1).mul_(2), False),
         (lambda x: (x > 0).float().mul_(x.double()), False),
     ],

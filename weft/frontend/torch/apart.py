@@ -6,6 +6,7 @@ import copy
 import operator
 from collections.abc import Callable
 from contextlib import nullcontext
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -16,8 +17,13 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.node import map_arg
 from torch.utils._pytree import tree_leaves
 
-from weft.frontend.torch.graph import in_place
+from weft.frontend.torch.graph import in_place, is_new, pure
+from weft.reach import reached
 
+_ATEN = torch.ops.aten
+_PARTS = (_ATEN.select.int, _ATEN.slice.Tensor, _ATEN.diagonal.default)
+_SCATTERS = {part: getattr(_ATEN, f"{part._opname}_scatter").default for part in _PARTS}
+"""Views of a part, and what makes a tensor with another part there."""
 _FEW = 3
 """A call costs about as much by itself as so many do together with the whole program."""
 
@@ -30,9 +36,8 @@ def taken_apart(root: torch.fx.GraphModule, is_known: Callable[[torch.fx.Node], 
     """
     graph = copy.deepcopy(root.graph)
     graph.owning_module = root
-    for node in graph.nodes:
-        if in_place(node):  # what reads the tensor behind the call reads its result
-            node.args[0].replace_all_uses_with(node, delete_user_cb=node.__lt__)
+    for node in filter(in_place, list(graph.nodes)):
+        _write_new(graph, node)
     missing = [node for node in graph.nodes if node.op == "call_function" and not is_known(node)]
     if _FEW * len(missing) > len(graph.nodes):
         return None
@@ -47,6 +52,37 @@ def taken_apart(root: torch.fx.GraphModule, is_known: Callable[[torch.fx.Node], 
         if not _replaced(graph, node, found):
             return None
     return graph
+
+
+def _write_new(graph: torch.fx.Graph, write: torch.fx.Node) -> None:
+    """Let what reads memory behind a write to it, also through views, read new tensors.
+
+    The call stays where the memory may be another's, or where what may share it was made before and is read later.
+    """
+    views = write.all_input_nodes[:1]
+    while views[-1].target in _SCATTERS:
+        views += views[-1].all_input_nodes[:1]
+    before = reached(views[-1:], lambda node: [user for user in node.users if user < write and not is_new(user)])
+    is_read = any(write < user for other in before if other not in views for user in other.users)
+    if is_read or pure(write) is write.target or not is_new(views[-1]):
+        return
+
+    def call(
+        target: Callable[..., object], first: list[torch.fx.Node], old: torch.fx.Node, like: torch.fx.Node
+    ) -> torch.fx.Node:
+        with graph.inserting_before(write):
+            made = graph.call_function(target, (*first, *old.args[1:]), old.kwargs)
+        made.meta = dict(like.meta)
+        return made
+
+    made = call(pure(write), views[:1], write, write)
+    for view, base in pairwise(views):
+        made = call(_SCATTERS[view.target], [base, made], view, base)
+    for view in reversed(views):
+        made = made if view is views[-1] else call(view.target, [made], view, view)
+        view.replace_all_uses_with(made, delete_user_cb=made.__lt__)
+    write.replace_all_uses_with(made)
+    graph.erase_node(write)
 
 
 def _is_alone(node: torch.fx.Node) -> bool:

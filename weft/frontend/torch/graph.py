@@ -342,14 +342,18 @@ def _target_of(node: Any) -> Any:
     target = node.target
     if target in _OF_NUMBERS and type(node.meta.get("val")).__name__ == "SymFloat":
         return getattr(require("torch", extra="torch").ops.aten, _OF_NUMBERS[target]).Tensor
-    if not (in_place(node) and _writes_to_new(node)):
+    return pure(node) if in_place(node) and _writes_to_new(node) else target
+
+
+def pure(node: torch.fx.Node) -> Callable[..., object]:
+    """The operator that makes a new tensor of what a call writes to its first argument; its own where there is none."""
+    torch, target = require("torch", extra="torch"), node.target
+    found = getattr(torch.ops.aten, str(target).split(".")[1].removesuffix("_"), None)
+    found = getattr(found, target._overloadname, None)
+    if found is None or [a.name for a in found._schema.arguments] != [a.name for a in target._schema.arguments]:
         return target
-    torch = require("torch", extra="torch")
-    pure = getattr(torch.ops.aten, str(target).split(".")[1].removesuffix("_"), None)
-    pure = getattr(pure, target._overloadname, None)
-    same = pure is not None and [a.name for a in pure._schema.arguments] == [a.name for a in target._schema.arguments]
     types = [v.dtype for n in (node, *node.all_input_nodes) if hasattr(v := n.meta.get("val"), "dtype")]
-    return pure if same and reduce(torch.promote_types, types) == types[0] else target
+    return found if reduce(torch.promote_types, types) == types[0] else target
 
 
 def _writes_to_new(node: Any) -> bool:
@@ -358,9 +362,16 @@ def _writes_to_new(node: Any) -> bool:
         writer, node = node, node.args[0]
         if any(not user < writer or _shares(user.target) for user in node.users if user is not writer):
             return False
-    source: Any = node.args[0].target if node.target is operator.getitem else node.target
-    made = hasattr(source, "_schema") and not source._can_decompose() and not _shares(source)
-    return made or str(source) in (_TO, *_NEW)  # to another type
+    return is_new(node)
+
+
+def is_new(node: torch.fx.Node) -> bool:
+    """Whether a call's result is certainly in memory that its operator made for it."""
+    first = next(iter(node.all_input_nodes), node)
+    source: Any = first.target if node.target is operator.getitem else node.target
+    if str(source) == _TO:
+        return node.meta["val"].dtype != first.meta["val"].dtype
+    return str(source) in _NEW or not (_shares(source) or source._can_decompose())
 
 
 def _shares(target: Any) -> bool:
