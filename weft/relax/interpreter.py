@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 from collections import ChainMap
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from weft import error, ffi, ir, op, runtime, tir
-from weft.op.relations import Relation, refused
+from weft.op.relations import Relation, refused, size_relation
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast, SeqExpr
 from weft.runtime.host import HOST_FUNCTION, Kind, Texts, call_host, from_machine, known_texts, to_machine
@@ -83,6 +84,7 @@ class Interpreter:
         self.mod, self.watch = mod, watch
         self.kernels: Kernels = kernels if kernels is not None else UnscheduledKernels()
         self._depth = 0
+        self.place: Any = None
 
     def run(self, name: str, *args: Any) -> Any:
         """Return the result of a function: an array, a number, or a tuple.
@@ -186,13 +188,20 @@ def _check_type(value: Any, ty: Any, frame: _Frame, what: str) -> None:
             _check_type(v, t, frame, what)
 
 
-def _check_relation(found: Sequence[int], check: Any, frame: _Frame) -> None:
-    """Compare what a relation between operands found with what it expects, and refuse as the machine does."""
-    kind, what = check.span.check
-    for n, d in zip(found, check.ty.values, strict=True):
-        expected = int(evaluate_scalar(d, frame.dims))
-        if n != expected:
-            raise refused(Relation(what, ir.int64(n), ir.int64(expected), check.span.origin, kind))
+def _check_relations(found: Sequence[int], cast: Any, frame: _Frame) -> None:
+    """Compare what relations between operands find, and sizes that are data, with what is expected, as machines do."""
+    kind, what = cast.span.check if cast.span is not None and cast.span.check else (None, None)
+    origin = cast.span.origin if cast.span is not None else None
+    for n, d in zip(found, cast.ty.values, strict=False):
+        if kind is not None:
+            r = Relation(what, ir.int64(n), d, origin, kind)
+        elif isinstance(d, ir.SizeVar):
+            r = size_relation(ir.int64(n), origin)
+        else:
+            continue
+        expected = ir.int64(int(evaluate_scalar(r.expected, frame.dims)))
+        if n != expected.value:
+            raise refused(replace(r, expected=expected))
 
 
 def _check_dims(actual: Sequence[int], dims: Sequence[Any], frame: _Frame, what: str) -> None:
@@ -219,10 +228,11 @@ def _sequence(e: SeqExpr, run: Interpreter, frame: _Frame) -> Any:
     for block in e.blocks:
         for b in block.bindings:
             binding: Any = b
+            run.place = binding.span
             value = run.eval(binding.value, frame)
             where = f"{binding.var.name_hint}" + (f" at {binding.span}" if binding.span is not None else "")
-            if isinstance(b, MatchCast) and b.span is not None and b.span.check:
-                _check_relation(value, b, frame)
+            if isinstance(b, MatchCast) and isinstance(b.ty, ir.ShapeType) and b.ty.values is not None:
+                _check_relations(value, b, frame)
             _check_type(value, binding.ty if isinstance(b, MatchCast) else binding.var.ty, frame, where)
             frame.values[binding.var] = value
             if run.watch is not None and run._depth == 1:
@@ -286,12 +296,25 @@ def _global(e: ir.GlobalVar, run: Interpreter, frame: _Frame) -> Any:
 def _call(e: ir.Call, run: Interpreter, frame: _Frame) -> Any:
     if not isinstance(e.op, ir.Op):
         return _call_function(e, run, frame)
-    name = e.op.name.removeprefix("relax.")
+    try:
+        return _call_operator(e, e.op, run, frame)
+    except error.WeftError:
+        raise
+    except (ValueError, LookupError, ArithmeticError, MemoryError) as wrong:
+        kind = error.OutOfMemory if isinstance(wrong, MemoryError) else error.InvalidArgument
+        with np.printoptions(threshold=8, edgeitems=1):
+            found = ", ".join(str(frame.values.get(a, a)) for a in e.args)
+        where = getattr(run.place, "origin", None) or run.place
+        raise kind(f"{e.op.name}: {wrong}", expected=f"a result of {e.ty}", found=found, where=where) from wrong
+
+
+def _call_operator(e: ir.Call, operator: ir.Op, run: Interpreter, frame: _Frame) -> Any:
+    name = operator.name.removeprefix("relax.")
     if name in _CORE:
         return _CORE[name](e, run, frame)
     if name in CORE_OPS:
         return _on_values(name, [run.eval(a, frame) for a in e.args], run)
-    definition = op.get_op_def(e.op)
+    definition = op.get_op_def(operator)
     attrs = {k: _attribute(v, frame) for k, v in e.attrs.items}
     if definition.reference is None:
         simpler = definition.decompose(*e.args, **attrs) if definition.decompose is not None else None
@@ -461,7 +484,7 @@ _ON_VALUES: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("view", "memory.view", "weft.run.view"), _view),
     **dict.fromkeys(("unique", "weft.run.unique"), _through_runtime("weft.run.unique")),
     **dict.fromkeys(("nonzero", "weft.run.nonzero"), _through_runtime("weft.run.nonzero")),
-    "append": lambda run, rows, row, *_: np.concatenate([rows, row[None]]),
+    "append": lambda run, rows, row, *_: np.concatenate([rows, row[None]]) if len(rows) else row[None],
     "reshape": lambda run, x, shape: x.reshape(shape),
     "make_tuple": lambda run, *fields: fields,
     "tuple_getitem": lambda run, values, index: values[index],
