@@ -231,6 +231,7 @@ def test_convolutions(tmp_path, kernel, group, strides, dilations):
         ("Conv", [np.ones((1, 3, 2, 2), "float32"), np.ones((1, 3, 3, 3), "float32")], {}),
         ("Slice", [np.ones(3, "float32"), *map(np.array, ([-9], [-10], [0], [-1]))], {}),
         ("LSTM", [np.ones(shape, "float32") for shape in ((3, 1, 2), (1, 1, 2), (1, 4, 3))], {"hidden_size": 3}),
+        ("GridSample", [np.ones(shape, "float32") for shape in ((2, 1, 3, 3), (1, 2, 2, 2))], {}),
         ("RNN", [np.ones(shape, "float32") for shape in ((3, 1, 2), (1, 3, 2), (1, 3, 3), (1, 1))], {"hidden_size": 3}),
     ],
 )

@@ -402,6 +402,9 @@ def test_arrangement() -> None:
     one("PRelu", {"x": f32(2, 3, 4)}, 9, weights={"a": f32(3, 1)})
     one("Mod", {"x": np.array([-7, 7, 5]), "z": np.array([3, -3, 2])}, 10)
     one("Mod", {"x": f32(6), "z": f32(6)}, 10, fmod=1)
+    refuses(ModelImportError, "fmod = 1", one, "Mod", {"x": f32(6), "z": f32(6)}, 13)
+    for dtype in ("int8", "uint8", "int64", "float16"):
+        one("Shrink", {"x": (f32(9) * 9).astype(np.uint8).astype(dtype)}, 9, lambd=1.5, bias=3.7)
     for approximate in ("none", "tanh"):
         one("Gelu", {"x": f32(3, 4)}, 20, approximate=approximate)
 
@@ -423,8 +426,14 @@ def test_lstm(direction: str, layout: int) -> None:
         order = ["x", "w", "r", "b", "l", "h", "c"]
         forget = {"clip": 0.6, "input_forget": 1 if direction == "forward" else 0}
         one("LSTM", {"x": x, **states}, 7, weights=weights, names=order, outputs=3, **forget, **attrs)
-        activations = ["HardSigmoid", "Tanh", "Relu"] * d
-        one("LSTM", {"x": x}, 7, weights=weights, names=full[:4], outputs=3, activations=activations, **attrs)
+        given = {f"activation_{k}": [0.3 + 0.1 * n for n in range(3 * d)] for k in ("alpha", "beta")}
+        for activations, parameters in (
+            ("HardSigmoid LeakyRelu Relu", {}),
+            ("HardSigmoid LeakyRelu ScaledTanh", given),
+            ("Affine Elu ThresholdedRelu", given),
+        ):
+            attrs["activations"] = activations.split() * d
+            one("LSTM", {"x": x}, 7, weights=weights, names=full[:4], outputs=3, **parameters, **attrs)
 
 
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])

@@ -111,7 +111,12 @@ def _grid_sample(
     x: np.ndarray, grid: np.ndarray, *, mode: str = "linear", padding_mode: str = "zeros", align_corners: int = 0
 ) -> np.ndarray:
     floats(x, grid)
-    if x.ndim != 4 or mode not in ("linear", "bilinear") or padding_mode not in ("zeros", "border"):
+    if (
+        x.ndim != 4
+        or len(grid) != len(x)
+        or mode not in ("linear", "bilinear")
+        or padding_mode not in ("zeros", "border")
+    ):
         raise NotInBaseline("samples of another kind")
     n, _, *sizes = x.shape
     ends = np.array(sizes[::-1], np.float32) - 1

@@ -6,6 +6,7 @@ compiler packs and tiles like any other, and ``nn.lstm_recurrence`` and its kin 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from weft.op.registry import declare, make_call
 from weft.op.relations import demand_equal, demand_indices, demand_same_shape
 from weft.topi.precision import in_float32
 from weft.topi.rnn import gru_recurrence, lstm_recurrence, rnn_recurrence
-from weft.topi.rnn_activations import ACTIVATIONS
+from weft.topi.rnn_activations import ACTIVATIONS, parameters_of
 from weft.topi.rnn_block import GATES, UNITS, panel_shape
 
 _STATES = {"lstm": ("initial_h", "initial_c"), "gru": ("initial_h",), "rnn": ("initial_h",)}
@@ -27,7 +28,7 @@ _STATES = {"lstm": ("initial_h", "initial_c"), "gru": ("initial_h",), "rnn": ("i
 def _layer_attrs(*activations: str) -> dict[str, Attribute]:
     return {
         "direction": word("forward", "forward", "reverse", "bidirectional"),
-        "activations": words(activations, *ACTIVATIONS),
+        "activations": words(activations, parameters_of, *ACTIVATIONS),
         "clip": number(0.0),
     }
 
@@ -160,15 +161,19 @@ _NUMPY = {
     "sigmoid": lambda v: 1 / (1 + np.exp(-v)),
     "tanh": np.tanh,
     "relu": lambda v: np.maximum(v, 0),
-    "affine": lambda v: v,
-    "hardsigmoid": lambda v: np.clip(0.2 * v + 0.5, 0, 1),
+    "affine": lambda v, a, b: a * v + b,
+    "hardsigmoid": lambda v, a, b: np.clip(a * v + b, 0, 1),
     "softsign": lambda v: v / (1 + np.abs(v)),
     "softplus": lambda v: np.logaddexp(v, 0),
-    "elu": lambda v: np.where(v > 0, v, np.exp(v) - 1),
-    "leakyrelu": lambda v: np.where(v > 0, v, 0.01 * v),
-    "thresholdedrelu": lambda v: np.where(v > 1, v, 0),
-    "scaledtanh": np.tanh,
+    "elu": lambda v, a: np.where(v > 0, v, a * (np.exp(v) - 1)),
+    "leakyrelu": lambda v, a: np.where(v > 0, v, a * v),
+    "thresholdedrelu": lambda v, a: np.where(v > a, v, 0),
+    "scaledtanh": lambda v, a, b: a * np.tanh(b * v),
 }
+
+
+def _activated(name: str, parameters: list[float], v: Any) -> Any:
+    return _NUMPY[name](v, *parameters)
 
 
 def _run(
@@ -181,12 +186,13 @@ def _run(
     per_direction = {"lstm": 3, "gru": 2, "rnn": 1}[kind]
     for d, b in np.ndindex(directions, batch):
         names = tuple(activations)[per_direction * d : per_direction * (d + 1)] or tuple(activations)[:per_direction]
+        acts = [partial(_activated, *parameters_of(name)) for name in names]
         limit = (lambda v: np.clip(v, -clip, clip)) if clip > 0 else (lambda v: v)
         length = max(min(int(lens[b]), steps), 0)
         for t in range(length):
             at = length - 1 - t if d == 1 or direction == "reverse" else t
             row = xw[at, b].reshape(directions, -1)[d].astype(np.float64)
-            new = cell(row, r[d], [s[d, b] for s in states], [_NUMPY[a.lower()] for a in names], limit, d)
+            new = cell(row, r[d], [s[d, b] for s in states], acts, limit, d)
             for s, v in zip(states, new, strict=True):
                 s[d, b] = v
             y[at, d, b] = states[0][d, b]

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from weft import error, tir
+from weft import tir
 from weft.ir import PrimExpr, as_int, const, int64, select
-from weft.topi.rnn_activations import ACTIVATIONS
+from weft.topi.rnn_activations import activation
 
 UNITS = {"lstm": 16, "gru": 16, "rnn": 64}
 """Hidden units of a block."""
@@ -77,12 +77,9 @@ class Layer:
 
     def __init__(self, kind: str, d: int, xw: Any, r: Any, outputs: Any, hidden: int, attrs: dict[str, Any]) -> None:
         per_direction = {"lstm": 3, "gru": 2, "rnn": 1}[kind]
-        names = [str(n).lower() for n in attrs["activations"]]
+        names = list(attrs["activations"])
         names = names[per_direction * d : per_direction * (d + 1)] or names[:per_direction]
-        for name in names:
-            if name not in ACTIVATIONS:
-                raise error.InvalidArgument(f"nn.{kind}: unknown activation '{name}'", expected=", ".join(ACTIVATIONS))
-        self.activations = [ACTIVATIONS[n] for n in names]
+        self.activations = list(map(activation, names))
         self.d: Any = int64(d)
         self.xw, self.r, self.outputs, self.hidden = xw, r, outputs, hidden
         self.units, self.gates = UNITS[kind], GATES[kind]
