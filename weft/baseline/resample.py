@@ -111,19 +111,14 @@ def _grid_sample(
     x: np.ndarray, grid: np.ndarray, *, mode: str = "linear", padding_mode: str = "zeros", align_corners: int = 0
 ) -> np.ndarray:
     floats(x, grid)
-    if (
-        x.ndim != 4
-        or len(grid) != len(x)
-        or mode not in ("linear", "bilinear")
-        or padding_mode not in ("zeros", "border")
-    ):
+    if x.ndim != 4 or mode not in ("linear", "bilinear") or padding_mode not in ("zeros", "border"):
         raise NotInBaseline("samples of another kind")
     n, _, *sizes = x.shape
     ends = np.array(sizes[::-1], np.float32) - 1
     at = (grid + 1) * (ends / 2) if align_corners else ((grid + 1) * (ends + 1) - 1) / 2
     at = np.clip(at, 0, ends) if padding_mode == "border" else at
     first = np.floor(at)
-    if not np.isfinite(at).all():
+    if len(grid) != n or not np.isfinite(at).all():
         raise NotInBaseline("places that are nowhere")
     out: Any = np.float32(0)
     for step in ((0, 0), (0, 1), (1, 0), (1, 1)):

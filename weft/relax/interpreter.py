@@ -19,7 +19,7 @@ import numpy as np
 
 from weft import error, ffi, ir, op, runtime, tir
 from weft.op.relations import Relation, refused, size_relation
-from weft.relax.core_ops import CORE_OPS
+from weft.relax.core_ops import CORE_OPS, bounds_of
 from weft.relax.expr import MatchCast, SeqExpr
 from weft.runtime.host import HOST_FUNCTION, Kind, Texts, call_host, from_machine, known_texts, to_machine
 from weft.target import build as build_kernels
@@ -188,20 +188,11 @@ def _check_type(value: Any, ty: Any, frame: _Frame, what: str) -> None:
             _check_type(v, t, frame, what)
 
 
-def _check_relations(found: Sequence[int], cast: Any, frame: _Frame) -> None:
-    """Compare what relations between operands find, and sizes that are data, with what is expected, as machines do."""
-    kind, what = cast.span.check if cast.span is not None and cast.span.check else (None, None)
-    origin = cast.span.origin if cast.span is not None else None
-    for n, d in zip(found, cast.ty.values, strict=False):
-        if kind is not None:
-            r = Relation(what, ir.int64(n), d, origin, kind)
-        elif isinstance(d, ir.SizeVar):
-            r = size_relation(ir.int64(n), origin)
-        else:
-            continue
-        expected = ir.int64(int(evaluate_scalar(r.expected, frame.dims)))
-        if n != expected.value:
-            raise refused(replace(r, expected=expected))
+def _check_relation(r: Relation, frame: _Frame) -> None:
+    """Compare what a relation between operands, or of a size, found with what it expects, and refuse as machines do."""
+    expected = ir.int64(int(evaluate_scalar(r.expected, frame.dims)))
+    if ir.as_int(r.found) != expected.value:
+        raise refused(replace(r, expected=expected))
 
 
 def _check_dims(actual: Sequence[int], dims: Sequence[Any], frame: _Frame, what: str) -> None:
@@ -209,6 +200,8 @@ def _check_dims(actual: Sequence[int], dims: Sequence[Any], frame: _Frame, what:
     for a, d in zip(actual, dims, strict=False):
         if isinstance(d, ir.Var) and d not in frame.dims:
             frame.dims[d] = np.int64(a)
+            if isinstance(d, ir.SizeVar):
+                _check_relation(size_relation(ir.int64(a), what), frame)
         right = right and int(evaluate_scalar(d, frame.dims)) == a
     if not right:
         shown = ", ".join(map(str, dims))
@@ -231,8 +224,10 @@ def _sequence(e: SeqExpr, run: Interpreter, frame: _Frame) -> Any:
             run.place = binding.span
             value = run.eval(binding.value, frame)
             where = f"{binding.var.name_hint}" + (f" at {binding.span}" if binding.span is not None else "")
-            if isinstance(b, MatchCast) and isinstance(b.ty, ir.ShapeType) and b.ty.values is not None:
-                _check_relations(value, b, frame)
+            if isinstance(b, MatchCast) and b.span is not None and b.span.check:
+                kind, what = b.span.check
+                for n, d in zip(value, binding.ty.values, strict=True):
+                    _check_relation(Relation(what, ir.int64(n), d, b.span.origin, kind), frame)
             _check_type(value, binding.ty if isinstance(b, MatchCast) else binding.var.ty, frame, where)
             frame.values[binding.var] = value
             if run.watch is not None and run._depth == 1:
@@ -422,12 +417,6 @@ _CORE: dict[str, Callable[[ir.Call, Interpreter, _Frame], Any]] = {
 # ---- functions of the language, and of the machine, whose arguments are values ---------------------------------------
 
 
-def _index_bounds(run: Interpreter, x: Any, places: int) -> Any:
-    rows = x.reshape(-1, places)
-    ends = [(c.min(), c.max()) if c.size else (0, -1) for c in rows.T]
-    return tuple(int(v) for pair in ends for v in pair)
-
-
 def _slice(run: Interpreter, x: Any, *bounds: Any) -> Any:
     begin, end, strides = (tuple(map(int, b)) for b in bounds)
     reference: Any = op.get_op_def("strided_slice").reference
@@ -474,7 +463,7 @@ _ON_VALUES: dict[str, Callable[..., Any]] = {
     "shape_of": lambda run, x: tuple(x.shape),
     "tensor_to_shape": lambda run, x: tuple(int(v) for v in x),
     "shape_to_tensor": lambda run, shape: np.array(shape, np.int64),
-    "index_bounds": _index_bounds,
+    "index_bounds": lambda run, x, places: bounds_of(x, places),
     "dynamic_strided_slice": _slice,
     **dict.fromkeys(("assert_op", "weft.run.assert_op"), _assert),
     **dict.fromkeys(("print", "weft.run.print"), lambda run, *_: ()),

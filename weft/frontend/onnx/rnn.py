@@ -80,5 +80,5 @@ def _with_parameters(node: Node, name: str, given: dict[str, Iterator[float]]) -
     """Write an activation with its parameters, the next of those that are given; its own where there are no more."""
     if name not in ACTIVATIONS:
         node.unsupported("an unknown activation", expected=", ".join(ACTIVATIONS), found=name)
-    own = ACTIVATIONS[name][1]
-    return " ".join([name, *(repr(float(next(given[k], default))) for k, default in own.items())])
+    own = zip(("alpha", "beta"), ACTIVATIONS[name].__defaults__ or (), strict=False)
+    return " ".join([name, *(repr(float(next(given[k], default))) for k, default in own)])
