@@ -411,37 +411,29 @@ def test_arrangement() -> None:
 
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("layout", [0, 1])
-@pytest.mark.parametrize("kind", ["LSTM", "LSTM, peepholes", "GRU", "GRU, late reset", "RNN"])
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "GRU, late reset", "RNN"])
 def test_recurrent_layers(kind: str, direction: str, layout: int) -> None:
     op, d, hidden, batch, steps = kind.split(",")[0], 2 if direction == "bidirectional" else 1, 4, 2, 5
-    gates, outputs = {"LSTM": (16, 3), "GRU": (12, 2), "RNN": (4, 2)}[op]
+    gates, outputs, count = {"LSTM": (16, 3, 3), "GRU": (12, 2, 2), "RNN": (4, 2, 1)}[op]
     x = f32(batch, steps, 3) if layout else f32(steps, batch, 3)
-    weights = {"w": f32(d, gates, 3), "r": f32(d, gates, 4), "b": f32(d, 2 * gates)}
+    weights = {"w": f32(d, gates, 3), "r": f32(d, gates, 4), "b": f32(d, 2 * gates), "p": f32(d, 12)}
     attrs: dict[str, Any] = {"hidden_size": hidden, "direction": direction, "weights": weights, "outputs": outputs}
-    full = ["x", "w", "r", "b"]
     if "late" in kind:
         attrs["linear_before_reset"] = 1
-    if "peepholes" in kind:
-        weights["p"], full = f32(d, 12), [*full, "", "", "", "p"]
+    full = ["x", "w", "r", "b"]
+    whole = [*full, "", "", "", "p"] if op == "LSTM" else full
+    one(op, {"x": x}, 14, names=whole, dynamic=() if layout else ("x",), layout=layout, **attrs)
     if layout:
-        one(op, {"x": x}, 14, names=full, dynamic=(), layout=1, **attrs)
         return
-    one(op, {"x": x}, 14, names=full[:3] if op != "LSTM" else full, **attrs)
-    if "peepholes" in kind:
-        return
+    one(op, {"x": x}, 14, names=full[:3], **attrs)
     states = {"l": np.array([3, 5], np.int32), "h": f32(d, batch, hidden)}
-    forget = {}
-    if op == "LSTM":
-        states["c"], forget = f32(d, batch, hidden), {"input_forget": int(direction == "forward")}
+    forget = {"input_forget": int(direction == "forward")} if op == "LSTM" else {}
+    states |= {"c": f32(d, batch, hidden)} if op == "LSTM" else {}
     one(op, {"x": x, **states}, 7, names=[*full, *states], clip=0.6, **forget, **attrs)
+    one(op, {"x": x}, 7, names=full, activations=["HardSigmoid", "LeakyRelu", "Relu"][:count] * d, **attrs)
     given = {f"activation_{k}": [0.3 + 0.1 * n for n in range(3 * d)] for k in ("alpha", "beta")}
-    for activations, parameters in (
-        ("HardSigmoid LeakyRelu Relu", {}),
-        ("HardSigmoid LeakyRelu ScaledTanh", given),
-        ("Affine Elu ThresholdedRelu", given),
-    ):
-        names = activations.split()[: {"LSTM": 3, "GRU": 2, "RNN": 1}[op]] * d
-        one(op, {"x": x}, 7, names=full, activations=names, **parameters, **attrs)
+    for names in (["HardSigmoid", "LeakyRelu", "ScaledTanh"], ["Affine", "Elu", "ThresholdedRelu"]):
+        one(op, {"x": x}, 7, names=full, activations=names[:count] * d, **given, **attrs)
 
 
 def test_old_opset_of_an_unchanged_operator() -> None:

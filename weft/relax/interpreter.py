@@ -429,7 +429,7 @@ def _assert(run: Interpreter, condition: Any, *_: object) -> Any:
     return ()
 
 
-def _storage(run: Interpreter, size: tuple[int, ...], device: int, scope: str, dtype: str) -> Any:
+def _storage(run: Interpreter, size: tuple[int, ...], device: int, dtype: str, scope: str) -> Any:
     return _fresh((prod(size) * ir.numpy_dtype(dtype).itemsize,), "uint8")
 
 
@@ -480,9 +480,8 @@ _ON_VALUES: dict[str, Callable[..., Any]] = {
     "make_closure": lambda run, f, *captured: _Closure(f.func, f.frame, (*f.given, *captured)),
     "invoke_closure": lambda run, f, *args: run.call(f, args),
     "builtin.alloc_tensor": lambda run, shape, dtype, *_: _fresh(shape, dtype),
-    "memory.alloc_storage": _storage,
-    "alloc_storage": lambda run, size, device, dtype, scope: _storage(run, size, device, scope, dtype),
-    "vm.alloc_storage": lambda run, size, device, dtype, scope: _storage(run, size, device, scope, dtype),
+    "memory.alloc_storage": lambda run, size, device, scope, dtype: _storage(run, size, device, dtype, scope),
+    **dict.fromkeys(("alloc_storage", "vm.alloc_storage"), _storage),
     **dict.fromkeys(("alloc_tensor", "vm.alloc_tensor", "memory.alloc_tensor"), _storage_tensor),
 }
 """By the names of operators and, less ``vm.builtin.``, of the machine's functions."""
