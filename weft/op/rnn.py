@@ -6,6 +6,7 @@ compiler packs and tiles like any other, and ``nn.lstm_recurrence`` and its kin 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -156,7 +157,7 @@ def _gru_decompose(x: Expr, w: Expr, r: Expr, b: Expr, sequence_lens: Expr, init
 
 # --- what they mean, in NumPy -----------------------------------------------------------------------------------------
 
-_NUMPY = {
+_NUMPY: dict[str, Callable[..., Any]] = {
     "sigmoid": lambda v: 1 / (1 + np.exp(-v)),
     "tanh": np.tanh,
     "relu": lambda v: np.maximum(v, 0),

@@ -72,7 +72,7 @@ def _activations(node: Node, kind: str, count: int) -> tuple[str, ...]:
     names = node.attr("activations") or usual
     if len(names) != len(usual):
         node.error("a wrong number of activations", expected=str(len(usual)), found=str(names))
-    given = {k: iter(node.attr(f"activation_{k}") or ()) for k in ("alpha", "beta")}
+    given: dict[str, Iterator[float]] = {k: iter(node.attr(f"activation_{k}") or ()) for k in ("alpha", "beta")}
     return tuple(_with_parameters(node, name.lower(), given) for name in names)
 
 
