@@ -67,7 +67,7 @@ def collect_relations() -> Generator[list[Relation | IndexRange]]:
         _COLLECTED.reset(token)
 
 
-def size_relation(size: PrimExpr, where: Any = None) -> Relation:
+def size_relation(size: PrimExpr, where: Where = None) -> Relation:
     """Say of a size that is data that it is one; what the compiler knows of sizes would not hold for it."""
     nearest = max_(min_(size, _int64(_MOST)), _int64(0))
     return Relation("a size that the program computes", size, nearest, where, "InvalidArgument")
