@@ -55,3 +55,21 @@ def linear(seed: int = 0) -> tuple[onnx.ModelProto, np.ndarray, np.ndarray]:
     ]
     proto = model(nodes, {"x": ("float32", ("rows", 8))}, {"y": ("float32", ("rows", 5))}, {"w": w, "b": b})
     return proto, w, b
+
+
+def _field(number: int, data: bytes) -> bytes:
+    """A field of a protobuf message."""
+    size, out = len(data), b""
+    while size > 127:
+        out, size = out + bytes([size & 127 | 128]), size >> 7
+    return bytes([number << 3 | 2]) + out + bytes([size]) + data
+
+
+def nested_choices(depth: int) -> bytes:
+    """A model of an If in an If, so deep that ``onnx`` may not make it."""
+    graph = _field(2, b"g")
+    for _ in range(depth):
+        attribute = _field(1, b"then_branch") + _field(6, graph) + b"\xa0\x01\x05"
+        node = _field(1, b"c") + _field(2, b"y") + _field(4, b"If") + _field(5, attribute)
+        graph = _field(1, node) + _field(2, b"g")
+    return b"\x08\x08" + _field(7, graph) + _field(8, b"\x10\x11")

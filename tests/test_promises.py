@@ -203,22 +203,9 @@ class Module:
     refuses(NestedTooDeep, "nested calls", machine["main"], np.ones(2, "float32"))
 
 
-def field(number: int, data: bytes) -> bytes:
-    """A field of a protobuf message."""
-    size, out = len(data), b""
-    while size > 127:
-        out, size = out + bytes([size & 127 | 128]), size >> 7
-    return bytes([number << 3 | 2]) + out + bytes([size]) + data
-
-
 @pytest.mark.parametrize("depth", [5, 60, 5000])
 def test_deep_models_are_refused(depth):
-    graph = field(2, b"g")
-    for _ in range(depth):
-        attribute = field(1, b"then_branch") + field(6, graph) + b"\xa0\x01\x05"
-        node = field(1, b"c") + field(2, b"y") + field(4, b"If") + field(5, attribute)
-        graph = field(1, node) + field(2, b"g")
-    refuses(weft.WeftError, "", weft.Session, b"\x08\x08" + field(7, graph) + field(8, b"\x10\x11"))
+    refuses(weft.WeftError, "", weft.Session, onnx_models.nested_choices(depth))
 
 
 @pytest.mark.parametrize("depth", [200, 30000])

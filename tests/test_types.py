@@ -23,7 +23,7 @@ MOST = {
     "op": (0, 514),
     "profile": (0, 9),
     "quantize": (0, 14),
-    "relax": (2, 602),
+    "relax": (2, 600),
     "relay": (1, 827),
     "rpc": (0, 120),
     "runtime": (1, 185),

@@ -231,6 +231,7 @@ def test_convolutions(tmp_path, kernel, group, strides, dilations):
         ("Conv", [np.ones((1, 3, 2, 2), "float32"), np.ones((1, 3, 3, 3), "float32")], {}),
         ("Slice", [np.ones(3, "float32"), *map(np.array, ([-9], [-10], [0], [-1]))], {}),
         ("LSTM", [np.ones(shape, "float32") for shape in ((3, 1, 2), (1, 1, 2), (1, 4, 3))], {"hidden_size": 3}),
+        ("GridSample", [np.ones(shape, "float32") for shape in ((2, 1, 3, 3), (1, 2, 2, 2))], {}),
         ("RNN", [np.ones(shape, "float32") for shape in ((3, 1, 2), (1, 3, 2), (1, 3, 3), (1, 1))], {"hidden_size": 3}),
     ],
 )
@@ -250,18 +251,7 @@ def test_what_means_something_else_is_refused(tmp_path):
 
 
 def test_bodies_that_are_nested_beyond_all_bounds_are_refused(tmp_path):
-    def field(number: int, content: bytes) -> bytes:
-        size = bytearray()
-        length = len(content)
-        while length > 127:
-            size.append(length % 128 + 128)
-            length //= 128
-        return bytes([number * 8 + 2, *size, length]) + content
-
-    graph = b""
-    for _ in range(3000):  # a node If whose attribute is the graph inside
-        graph = field(1, field(4, b"If") + field(5, field(1, b"then_branch") + field(6, graph) + b"\xa0\x01\x05"))
-    refuses(NotInBaseline, "", program, field(7, graph) + field(8, b"\x10\x11"), tmp_path)
+    refuses(NotInBaseline, "", program, onnx_models.nested_choices(3000), tmp_path)
 
 
 def linear(**changes):

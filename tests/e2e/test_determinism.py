@@ -5,9 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from benchmarks import zoo
+from tests.refusals import refuses
 from tools.kernels_diff import generate
 from weft import environment
 
@@ -34,5 +33,4 @@ def test_kernels_are_the_same_in_every_process(tmp_path):
 def test_kernels_of_another_tree_are_that_trees(tmp_path):
     (tmp_path / "weft").mkdir()
     (tmp_path / "weft" / "__init__.py").write_text("raise SystemExit(7)")
-    with pytest.raises(subprocess.CalledProcessError, match="exit status 7"):
-        generate(tmp_path, [], tmp_path / "kernels", "llvm")
+    refuses(subprocess.CalledProcessError, "exit status 7", generate, tmp_path, [], tmp_path / "kernels", "llvm")

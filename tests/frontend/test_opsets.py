@@ -402,50 +402,38 @@ def test_arrangement() -> None:
     one("PRelu", {"x": f32(2, 3, 4)}, 9, weights={"a": f32(3, 1)})
     one("Mod", {"x": np.array([-7, 7, 5]), "z": np.array([3, -3, 2])}, 10)
     one("Mod", {"x": f32(6), "z": f32(6)}, 10, fmod=1)
+    refuses(ModelImportError, "fmod = 1", one, "Mod", {"x": f32(6), "z": f32(6)}, 13)
+    for dtype in ("int8", "uint8", "int64", "float16"):
+        one("Shrink", {"x": (f32(9) * 9).astype(np.uint8).astype(dtype)}, 9, lambd=1.5, bias=3.7)
     for approximate in ("none", "tanh"):
         one("Gelu", {"x": f32(3, 4)}, 20, approximate=approximate)
 
 
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("layout", [0, 1])
-def test_lstm(direction: str, layout: int) -> None:
-    d, hidden, batch, steps = 2 if direction == "bidirectional" else 1, 4, 2, 5
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "GRU, late reset", "RNN"])
+def test_recurrent_layers(kind: str, direction: str, layout: int) -> None:
+    op, d, hidden, batch, steps = kind.split(",")[0], 2 if direction == "bidirectional" else 1, 4, 2, 5
+    gates, outputs, count = {"LSTM": (16, 3, 3), "GRU": (12, 2, 2), "RNN": (4, 2, 1)}[op]
     x = f32(batch, steps, 3) if layout else f32(steps, batch, 3)
-    weights = {"w": f32(d, 16, 3), "r": f32(d, 16, 4), "b": f32(d, 32), "p": f32(d, 12)}
-    full = ["x", "w", "r", "b", "", "", "", "p"]
-    attrs: dict[str, Any] = {"hidden_size": hidden, "direction": direction}
-    if layout:
-        attrs["layout"] = 1
-    one("LSTM", {"x": x}, 14, weights=weights, names=full, outputs=3, dynamic=(), **attrs)
-    one("LSTM", {"x": x}, 14, weights=weights, names=full[:4], outputs=3, **attrs) if not layout else None
-    if not layout:
-        states = {"l": np.array([3, 5], np.int32), "h": f32(d, batch, hidden), "c": f32(d, batch, hidden)}
-        order = ["x", "w", "r", "b", "l", "h", "c"]
-        forget = {"clip": 0.6, "input_forget": 1 if direction == "forward" else 0}
-        one("LSTM", {"x": x, **states}, 7, weights=weights, names=order, outputs=3, **forget, **attrs)
-        activations = ["HardSigmoid", "Tanh", "Relu"] * d
-        one("LSTM", {"x": x}, 7, weights=weights, names=full[:4], outputs=3, activations=activations, **attrs)
-
-
-@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
-@pytest.mark.parametrize("layout", [0, 1])
-@pytest.mark.parametrize("kind", ["GRU", "GRU, late reset", "RNN"])
-def test_gru_and_rnn(kind: str, direction: str, layout: int) -> None:
-    op, d, hidden, batch, steps = kind[:3], 2 if direction == "bidirectional" else 1, 4, 2, 5
-    gates = {"GRU": 12, "RNN": 4}[op]
-    x = f32(batch, steps, 3) if layout else f32(steps, batch, 3)
-    weights = {"w": f32(d, gates, 3), "r": f32(d, gates, 4), "b": f32(d, 2 * gates)}
-    attrs: dict[str, Any] = {"hidden_size": hidden, "direction": direction}
+    weights = {"w": f32(d, gates, 3), "r": f32(d, gates, 4), "b": f32(d, 2 * gates), "p": f32(d, 12)}
+    attrs: dict[str, Any] = {"hidden_size": hidden, "direction": direction, "weights": weights, "outputs": outputs}
     if "late" in kind:
         attrs["linear_before_reset"] = 1
+    full = ["x", "w", "r", "b"]
+    whole = [*full, "", "", "", "p"] if op == "LSTM" else full
+    one(op, {"x": x}, 14, names=whole, dynamic=() if layout else ("x",), layout=layout, **attrs)
     if layout:
-        one(op, {"x": x}, 14, weights=weights, names=["x", "w", "r", "b"], outputs=2, dynamic=(), layout=1, **attrs)
         return
-    one(op, {"x": x}, 14, weights=weights, names=["x", "w", "r"], outputs=2, **attrs)
+    one(op, {"x": x}, 14, names=full[:3], **attrs)
     states = {"l": np.array([3, 5], np.int32), "h": f32(d, batch, hidden)}
-    one(op, {"x": x, **states}, 7, weights=weights, names=["x", "w", "r", "b", "l", "h"], outputs=2, clip=0.6, **attrs)
-    activations = (["HardSigmoid", "Relu"] if op == "GRU" else ["Relu"]) * d
-    one(op, {"x": x}, 7, weights=weights, names=["x", "w", "r", "b"], outputs=2, activations=activations, **attrs)
+    forget = {"input_forget": int(direction == "forward")} if op == "LSTM" else {}
+    states |= {"c": f32(d, batch, hidden)} if op == "LSTM" else {}
+    one(op, {"x": x, **states}, 7, names=[*full, *states], clip=0.6, **forget, **attrs)
+    one(op, {"x": x}, 7, names=full, activations=["HardSigmoid", "LeakyRelu", "Relu"][:count] * d, **attrs)
+    given = {f"activation_{k}": [0.3 + 0.1 * n for n in range(3 * d)] for k in ("alpha", "beta")}
+    for names in (["HardSigmoid", "LeakyRelu", "ScaledTanh"], ["Affine", "Elu", "ThresholdedRelu"]):
+        one(op, {"x": x}, 7, names=full, activations=names[:count] * d, **given, **attrs)
 
 
 def test_old_opset_of_an_unchanged_operator() -> None:

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.clock import eventually, run
+from tests.refusals import refuses
 from tests.rpc import functions
 from weft import error, rpc
 from weft.rpc import base, loop
@@ -181,8 +182,8 @@ def test_servers_behind_a_proxy(proxied):
 
 def test_nobody_behind_a_proxy():
     proxy = Proxy("127.0.0.1", port=0, timeout_client=0.2)
-    with pytest.raises(error.RPCError, match="does not take this key"):
-        rpc.connect("127.0.0.1", proxy.port, key="nobody")
+    refuses(error.RPCError, "does not take this key", rpc.connect, "127.0.0.1", proxy.port, key="nobody")
+    refuses(error.RPCError, "cannot connect", rpc.connect_tracker, "no.such.host.invalid", proxy.port)
     proxy.terminate()
 
 

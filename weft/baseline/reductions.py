@@ -194,7 +194,7 @@ def _batch_norm(
         known, others = (mean, variance), tuple(a for a in range(x.ndim) if a != 1)
         mean, variance = x.mean(others, np.float32), x.var(others, np.float32)
         part = np.float32(1 - momentum)
-        kept = [k + (new - k) * part for k, new in zip(known, (mean, variance), strict=True)]
+        kept = [k * np.float32(momentum) + new * part for k, new in zip(known, (mean, variance), strict=True)]
     factor = scale / np.sqrt(variance + np.float32(epsilon))
     along = (1, -1, *[1] * (x.ndim - 2))
     return x * factor.reshape(along) + (bias - mean * factor).reshape(along), *kept

@@ -118,7 +118,7 @@ def _grid_sample(
     at = (grid + 1) * (ends / 2) if align_corners else ((grid + 1) * (ends + 1) - 1) / 2
     at = np.clip(at, 0, ends) if padding_mode == "border" else at
     first = np.floor(at)
-    if not np.isfinite(at).all():
+    if len(grid) != n or not np.isfinite(at).all():
         raise NotInBaseline("places that are nowhere")
     out: Any = np.float32(0)
     for step in ((0, 0), (0, 1), (1, 0), (1, 1)):

@@ -209,15 +209,16 @@ def word(default: str, *choices: str) -> Attribute:
     return Attribute(default, "one of " + ", ".join(map(repr, choices)), lambda v: _one_of(v, choices))
 
 
-def words(default: tuple[str, ...], *choices: str) -> Attribute:
-    """As many of some words as the default has, or twice as many; in capital letters or small ones."""
-    known = {c.lower(): c for c in choices}
+def words(default: tuple[str, ...], check: Callable[[str], object], *choices: str) -> Attribute:
+    """As many of some words as the default has, or twice as many, in any letters; `check` raises ValueError if not."""
 
     def normal(value: Any) -> tuple[str, ...]:
-        found = tuple(value)
+        found = tuple(str(v).lower() for v in value)
         if isinstance(value, str) or len(found) not in (len(default), 2 * len(default)):
             raise ValueError
-        return tuple(known[_one_of(str(v).lower(), known)] for v in found)
+        for word in found:
+            check(word)
+        return found
 
     says = f"{len(default)} or {2 * len(default)} of " + ", ".join(map(repr, choices))
     return Attribute(default, says, normal)

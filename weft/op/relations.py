@@ -50,6 +50,8 @@ class IndexRange:
     but: int | None = None
 
 
+_MOST = 1 << 48
+"""No size is larger, so that sums and differences of sizes do not overflow."""
 _COLLECTED: ContextVar[list[Relation | IndexRange] | None] = ContextVar("relations", default=None)
 _ERRORS = {c.__name__: c for c in (error.ShapeMismatch, error.InvalidArgument, error.IndexOutOfRange)}
 
@@ -63,6 +65,12 @@ def collect_relations() -> Generator[list[Relation | IndexRange]]:
         yield found
     finally:
         _COLLECTED.reset(token)
+
+
+def size_relation(size: PrimExpr, where: Where = None) -> Relation:
+    """Say of a size that is data that it is one; what the compiler knows of sizes would not hold for it."""
+    nearest = max_(min_(size, _int64(_MOST)), _int64(0))
+    return Relation("a size that the program computes", size, nearest, where, "InvalidArgument")
 
 
 def refused(relation: Relation) -> error.InvalidArgument:

@@ -6,6 +6,7 @@ compiler packs and tiles like any other, and ``nn.lstm_recurrence`` and its kin 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from weft.op.registry import declare, make_call
 from weft.op.relations import demand_equal, demand_indices, demand_same_shape
 from weft.topi.precision import in_float32
 from weft.topi.rnn import gru_recurrence, lstm_recurrence, rnn_recurrence
-from weft.topi.rnn_activations import ACTIVATIONS
+from weft.topi.rnn_activations import ACTIVATIONS, activation
 from weft.topi.rnn_block import GATES, UNITS, panel_shape
 
 _STATES = {"lstm": ("initial_h", "initial_c"), "gru": ("initial_h",), "rnn": ("initial_h",)}
@@ -27,7 +28,7 @@ _STATES = {"lstm": ("initial_h", "initial_c"), "gru": ("initial_h",), "rnn": ("i
 def _layer_attrs(*activations: str) -> dict[str, Attribute]:
     return {
         "direction": word("forward", "forward", "reverse", "bidirectional"),
-        "activations": words(activations, *ACTIVATIONS),
+        "activations": words(activations, activation, *ACTIVATIONS),
         "clip": number(0.0),
     }
 
@@ -156,19 +157,24 @@ def _gru_decompose(x: Expr, w: Expr, r: Expr, b: Expr, sequence_lens: Expr, init
 
 # --- what they mean, in NumPy -----------------------------------------------------------------------------------------
 
-_NUMPY = {
+_NUMPY: dict[str, Callable[..., Any]] = {
     "sigmoid": lambda v: 1 / (1 + np.exp(-v)),
     "tanh": np.tanh,
     "relu": lambda v: np.maximum(v, 0),
-    "affine": lambda v: v,
-    "hardsigmoid": lambda v: np.clip(0.2 * v + 0.5, 0, 1),
+    "affine": lambda v, a=1.0, b=0.0: a * v + b,
+    "hardsigmoid": lambda v, a=0.2, b=0.5: np.clip(a * v + b, 0, 1),
     "softsign": lambda v: v / (1 + np.abs(v)),
     "softplus": lambda v: np.logaddexp(v, 0),
-    "elu": lambda v: np.where(v > 0, v, np.exp(v) - 1),
-    "leakyrelu": lambda v: np.where(v > 0, v, 0.01 * v),
-    "thresholdedrelu": lambda v: np.where(v > 1, v, 0),
-    "scaledtanh": np.tanh,
+    "elu": lambda v, a=1.0: np.where(v > 0, v, a * (np.exp(v) - 1)),
+    "leakyrelu": lambda v, a=0.01: np.where(v > 0, v, a * v),
+    "thresholdedrelu": lambda v, a=1.0: np.where(v > a, v, 0),
+    "scaledtanh": lambda v, a=1.0, b=1.0: a * np.tanh(b * v),
 }
+
+
+def _activation(text: str) -> Any:
+    name, *parameters = text.lower().split()
+    return lambda v: _NUMPY[name](v, *map(float, parameters))
 
 
 def _run(
@@ -181,12 +187,13 @@ def _run(
     per_direction = {"lstm": 3, "gru": 2, "rnn": 1}[kind]
     for d, b in np.ndindex(directions, batch):
         names = tuple(activations)[per_direction * d : per_direction * (d + 1)] or tuple(activations)[:per_direction]
+        acts = list(map(_activation, names))
         limit = (lambda v: np.clip(v, -clip, clip)) if clip > 0 else (lambda v: v)
         length = max(min(int(lens[b]), steps), 0)
         for t in range(length):
             at = length - 1 - t if d == 1 or direction == "reverse" else t
             row = xw[at, b].reshape(directions, -1)[d].astype(np.float64)
-            new = cell(row, r[d], [s[d, b] for s in states], [_NUMPY[a.lower()] for a in names], limit, d)
+            new = cell(row, r[d], [s[d, b] for s in states], acts, limit, d)
             for s, v in zip(states, new, strict=True):
                 s[d, b] = v
             y[at, d, b] = states[0][d, b]
@@ -194,17 +201,7 @@ def _run(
 
 
 def _lstm_steps(
-    xw: Any,
-    r: Any,
-    sequence_lens: Any,
-    initial_h: Any,
-    initial_c: Any,
-    p: Any,
-    direction: str,
-    activations: Any,
-    clip: float,
-    input_forget: bool,
-    cell_clip: float,
+    xw: Any, r: Any, lens: Any, h0: Any, c0: Any, p: Any, *, input_forget: bool, cell_clip: float, **how: Any
 ) -> Any:
     def cell(row: Any, w: Any, states: Any, acts: Any, limit: Any, d: int) -> Any:
         (h, c), (f_act, g_act, h_act), (pi, po, pf) = states, acts, np.split(p[d], 3)
@@ -214,36 +211,24 @@ def _lstm_steps(
         c = np.clip(c, -cell_clip, cell_clip) if cell_clip > 0 else c
         return f_act(limit(o + po * c)) * h_act(c), c
 
-    return _run("lstm", xw, r, sequence_lens, [initial_h, initial_c], cell, direction, activations, clip)
+    return _run("lstm", xw, r, lens, [h0, c0], cell, **how)
 
 
-def _gru_steps(
-    xw: Any,
-    r: Any,
-    rb: Any,
-    sequence_lens: Any,
-    initial_h: Any,
-    direction: str,
-    activations: Any,
-    clip: float,
-    linear_before_reset: bool,
-) -> Any:
+def _gru_steps(xw: Any, r: Any, rb: Any, lens: Any, h0: Any, *, linear_before_reset: bool, **how: Any) -> Any:
     def cell(row: Any, w: Any, states: Any, acts: Any, limit: Any, d: int) -> Any:
         (h,), (f_act, g_act), n = states, acts, w.shape[0]
         z, s = (f_act(limit(v)) for v in np.split(row[: 2 * n] + h @ w[:, : 2 * n], 2))
         mapped = s * (h @ w[:, 2 * n :] + rb[d]) if linear_before_reset else (s * h) @ w[:, 2 * n :]
         return ((1 - z) * g_act(limit(row[2 * n :] + mapped)) + z * h,)
 
-    return _run("gru", xw, r, sequence_lens, [initial_h], cell, direction, activations, clip)
+    return _run("gru", xw, r, lens, [h0], cell, **how)
 
 
-def _rnn_steps(
-    xw: Any, r: Any, sequence_lens: Any, initial_h: Any, direction: str, activations: Any, clip: float
-) -> Any:
+def _rnn_steps(xw: Any, r: Any, lens: Any, h0: Any, **how: Any) -> Any:
     def cell(row: Any, w: Any, states: Any, acts: Any, limit: Any, d: int) -> Any:
         return (acts[0](limit(row + states[0] @ w)),)
 
-    return _run("rnn", xw, r, sequence_lens, [initial_h], cell, direction, activations, clip)
+    return _run("rnn", xw, r, lens, [h0], cell, **how)
 
 
 def _of_panels(kind: str, steps: Any) -> Any:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from weft import ir
 from weft.error import InvalidArgument, TypeInferenceError
 from weft.relax.vocabulary import Dims, Places, Types, Value, VirtualDevice
@@ -274,6 +276,12 @@ def index_bounds(x: ir.Expr, places: int = 1) -> ir.Call:
         1, or the last dimension of `x`: then the two are taken in each place of it, one pair after another.
     """
     return ir.Call(ir.Op.get("relax.index_bounds"), (x, ir.prim_value(places)))
+
+
+def bounds_of(values: np.ndarray, places: int) -> tuple[int, ...]:
+    """Compute what :func:`index_bounds` means."""
+    columns = values.reshape(-1, places).T
+    return tuple(int(v) for c in columns for v in ((c.min(), c.max()) if c.size else (0, -1)))
 
 
 @also_called(expr="shape")

@@ -11,14 +11,15 @@ from __future__ import annotations
 import json
 from collections import ChainMap
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from weft import error, ffi, ir, op, runtime, tir
-from weft.op.relations import Relation, refused
-from weft.relax.core_ops import CORE_OPS
+from weft.op.relations import Relation, refused, size_relation
+from weft.relax.core_ops import CORE_OPS, bounds_of
 from weft.relax.expr import MatchCast, SeqExpr
 from weft.runtime.host import HOST_FUNCTION, Kind, Texts, call_host, from_machine, known_texts, to_machine
 from weft.target import build as build_kernels
@@ -83,6 +84,7 @@ class Interpreter:
         self.mod, self.watch = mod, watch
         self.kernels: Kernels = kernels if kernels is not None else UnscheduledKernels()
         self._depth = 0
+        self.place: Any = None
 
     def run(self, name: str, *args: Any) -> Any:
         """Return the result of a function: an array, a number, or a tuple.
@@ -186,13 +188,11 @@ def _check_type(value: Any, ty: Any, frame: _Frame, what: str) -> None:
             _check_type(v, t, frame, what)
 
 
-def _check_relation(found: Sequence[int], check: Any, frame: _Frame) -> None:
-    """Compare what a relation between operands found with what it expects, and refuse as the machine does."""
-    kind, what = check.span.check
-    for n, d in zip(found, check.ty.values, strict=True):
-        expected = int(evaluate_scalar(d, frame.dims))
-        if n != expected:
-            raise refused(Relation(what, ir.int64(n), ir.int64(expected), check.span.origin, kind))
+def _check_relation(r: Relation, frame: _Frame) -> None:
+    """Compare what a relation between operands, or of a size, found with what it expects, and refuse as machines do."""
+    expected = ir.int64(int(evaluate_scalar(r.expected, frame.dims)))
+    if ir.as_int(r.found) != expected.value:
+        raise refused(replace(r, expected=expected))
 
 
 def _check_dims(actual: Sequence[int], dims: Sequence[Any], frame: _Frame, what: str) -> None:
@@ -200,6 +200,8 @@ def _check_dims(actual: Sequence[int], dims: Sequence[Any], frame: _Frame, what:
     for a, d in zip(actual, dims, strict=False):
         if isinstance(d, ir.Var) and d not in frame.dims:
             frame.dims[d] = np.int64(a)
+            if isinstance(d, ir.SizeVar):
+                _check_relation(size_relation(ir.int64(a), what), frame)
         right = right and int(evaluate_scalar(d, frame.dims)) == a
     if not right:
         shown = ", ".join(map(str, dims))
@@ -219,10 +221,13 @@ def _sequence(e: SeqExpr, run: Interpreter, frame: _Frame) -> Any:
     for block in e.blocks:
         for b in block.bindings:
             binding: Any = b
+            run.place = binding.span
             value = run.eval(binding.value, frame)
             where = f"{binding.var.name_hint}" + (f" at {binding.span}" if binding.span is not None else "")
             if isinstance(b, MatchCast) and b.span is not None and b.span.check:
-                _check_relation(value, b, frame)
+                kind, what = b.span.check
+                for n, d in zip(value, binding.ty.values, strict=True):
+                    _check_relation(Relation(what, ir.int64(n), d, b.span.origin, kind), frame)
             _check_type(value, binding.ty if isinstance(b, MatchCast) else binding.var.ty, frame, where)
             frame.values[binding.var] = value
             if run.watch is not None and run._depth == 1:
@@ -286,12 +291,25 @@ def _global(e: ir.GlobalVar, run: Interpreter, frame: _Frame) -> Any:
 def _call(e: ir.Call, run: Interpreter, frame: _Frame) -> Any:
     if not isinstance(e.op, ir.Op):
         return _call_function(e, run, frame)
-    name = e.op.name.removeprefix("relax.")
+    try:
+        return _call_operator(e, e.op, run, frame)
+    except error.WeftError:
+        raise
+    except (ValueError, LookupError, ArithmeticError, MemoryError) as wrong:
+        kind = error.OutOfMemory if isinstance(wrong, MemoryError) else error.InvalidArgument
+        with np.printoptions(threshold=8, edgeitems=1):
+            found = ", ".join(str(frame.values.get(a, a)) for a in e.args)
+        where = getattr(run.place, "origin", None) or run.place
+        raise kind(f"{e.op.name}: {wrong}", expected=f"a result of {e.ty}", found=found, where=where) from wrong
+
+
+def _call_operator(e: ir.Call, operator: ir.Op, run: Interpreter, frame: _Frame) -> Any:
+    name = operator.name.removeprefix("relax.")
     if name in _CORE:
         return _CORE[name](e, run, frame)
     if name in CORE_OPS:
         return _on_values(name, [run.eval(a, frame) for a in e.args], run)
-    definition = op.get_op_def(e.op)
+    definition = op.get_op_def(operator)
     attrs = {k: _attribute(v, frame) for k, v in e.attrs.items}
     if definition.reference is None:
         simpler = definition.decompose(*e.args, **attrs) if definition.decompose is not None else None
@@ -399,12 +417,6 @@ _CORE: dict[str, Callable[[ir.Call, Interpreter, _Frame], Any]] = {
 # ---- functions of the language, and of the machine, whose arguments are values ---------------------------------------
 
 
-def _index_bounds(run: Interpreter, x: Any, places: int) -> Any:
-    rows = x.reshape(-1, places)
-    ends = [(c.min(), c.max()) if c.size else (0, -1) for c in rows.T]
-    return tuple(int(v) for pair in ends for v in pair)
-
-
 def _slice(run: Interpreter, x: Any, *bounds: Any) -> Any:
     begin, end, strides = (tuple(map(int, b)) for b in bounds)
     reference: Any = op.get_op_def("strided_slice").reference
@@ -417,7 +429,7 @@ def _assert(run: Interpreter, condition: Any, *_: object) -> Any:
     return ()
 
 
-def _storage(run: Interpreter, size: tuple[int, ...], device: int, scope: str, dtype: str) -> Any:
+def _storage(run: Interpreter, size: tuple[int, ...], device: int, dtype: str, scope: str) -> Any:
     return _fresh((prod(size) * ir.numpy_dtype(dtype).itemsize,), "uint8")
 
 
@@ -451,7 +463,7 @@ _ON_VALUES: dict[str, Callable[..., Any]] = {
     "shape_of": lambda run, x: tuple(x.shape),
     "tensor_to_shape": lambda run, x: tuple(int(v) for v in x),
     "shape_to_tensor": lambda run, shape: np.array(shape, np.int64),
-    "index_bounds": _index_bounds,
+    "index_bounds": lambda run, x, places: bounds_of(x, places),
     "dynamic_strided_slice": _slice,
     **dict.fromkeys(("assert_op", "weft.run.assert_op"), _assert),
     **dict.fromkeys(("print", "weft.run.print"), lambda run, *_: ()),
@@ -461,16 +473,15 @@ _ON_VALUES: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("view", "memory.view", "weft.run.view"), _view),
     **dict.fromkeys(("unique", "weft.run.unique"), _through_runtime("weft.run.unique")),
     **dict.fromkeys(("nonzero", "weft.run.nonzero"), _through_runtime("weft.run.nonzero")),
-    "append": lambda run, rows, row, *_: np.concatenate([rows, row[None]]),
+    "append": lambda run, rows, row, *_: np.concatenate([rows, row[None]]) if len(rows) else row[None],
     "reshape": lambda run, x, shape: x.reshape(shape),
     "make_tuple": lambda run, *fields: fields,
     "tuple_getitem": lambda run, values, index: values[index],
     "make_closure": lambda run, f, *captured: _Closure(f.func, f.frame, (*f.given, *captured)),
     "invoke_closure": lambda run, f, *args: run.call(f, args),
     "builtin.alloc_tensor": lambda run, shape, dtype, *_: _fresh(shape, dtype),
-    "memory.alloc_storage": _storage,
-    "alloc_storage": lambda run, size, device, dtype, scope: _storage(run, size, device, scope, dtype),
-    "vm.alloc_storage": lambda run, size, device, dtype, scope: _storage(run, size, device, scope, dtype),
+    "memory.alloc_storage": lambda run, size, device, scope, dtype: _storage(run, size, device, dtype, scope),
+    **dict.fromkeys(("alloc_storage", "vm.alloc_storage"), _storage),
     **dict.fromkeys(("alloc_tensor", "vm.alloc_tensor", "memory.alloc_tensor"), _storage_tensor),
 }
 """By the names of operators and, less ``vm.builtin.``, of the machine's functions."""

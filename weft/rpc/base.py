@@ -206,23 +206,17 @@ def split_random_key(key: str, delimiter: str = ":") -> list[str]:
 
 
 def connect_with_retry(addr: tuple[str, int], timeout: float = 60, retry_period: float = 5) -> socket.socket:
-    """Connect to an address where nobody may listen yet; an RPCError where nobody did in `timeout` seconds.
+    """Connect to an address where nobody may listen yet; an RPCError where nobody did in `timeout` seconds, or can.
 
     Between two tries are `retry_period` seconds.
     """
     end = time.monotonic() + timeout
     while True:
-        sock = socket.socket(get_addr_family(addr), socket.SOCK_STREAM)
         try:
-            sock.connect(addr)
-            return sock
-        except ConnectionRefusedError as e:
-            sock.close()
-            if time.monotonic() > end:
+            return socket.create_connection(addr)
+        except (OSError, OverflowError) as e:
+            if not isinstance(e, ConnectionRefusedError) or time.monotonic() > end:
                 raise RPCError(f"cannot connect to {addr[0]}:{addr[1]}", found=str(e)) from e
-        except BaseException:
-            sock.close()
-            raise
         logger.warning("cannot connect to %s:%d, the next try is in %g s", *addr, retry_period)
         time.sleep(retry_period)
 

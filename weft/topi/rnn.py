@@ -44,11 +44,9 @@ class _Recurrence:
     def _group_size(self) -> int:
         """How many samples go through a block together, at most: such that few are left over."""
         n = as_int(self.batch)
-        return (
-            _SAMPLES
-            if n is None
-            else max(range(1, min(n, _SAMPLES) + 1), key=lambda size: (n // size * size, size), default=1)
-        )
+        if n is None:
+            return _SAMPLES
+        return max(range(1, min(n, _SAMPLES) + 1), key=lambda size: (n // size * size, size), default=1)
 
     def _length(self, b: Any) -> Any:
         """How many steps a sample has."""
@@ -327,15 +325,12 @@ def _gru_output(layer: Layer, update: Any, candidate: Any, j: Any, step: Step) -
 def _gru_phases(layer: Layer, bias: Any, steps: Samples) -> list[Any]:
     """The reset gate scales what the linear map gave: one phase."""
 
-    def gate(sums: Any, g: int, e: Any, place: int) -> Any:
-        return layer.activations[0](clipped(layer.total(sums, g, e, place), layer.limit))
-
     def start(step: Step, g: int, j: Any) -> Any:
         return layer.input(step, g, j) if g < 2 else tir.BufferLoad(bias, (layer.d, j))
 
     def cell(sums: Any, e: Any, j: Any, step: Step) -> Any:
-        mapped = gate(sums, 1, e, step.place) * layer.total(sums, 2, e, step.place)
-        return _gru_output(layer, gate(sums, 0, e, step.place), layer.input(step, 2, j) + mapped, j, step)
+        mapped = layer.gate(sums, 1, e, step.place) * layer.total(sums, 2, e, step.place)
+        return _gru_output(layer, layer.gate(sums, 0, e, step.place), layer.input(step, 2, j) + mapped, j, step)
 
     return [lambda i: layer.block(i, steps, range(3), start, old_state, cell)]
 
@@ -348,9 +343,7 @@ def _gru_phases_reset_first(layer: Layer, bias: Any, steps: Samples) -> list[Any
     y, yh = layer.outputs
 
     def gates(sums: Any, e: Any, j: Any, step: Step) -> Any:
-        update, reset = (
-            layer.activations[0](clipped(layer.total(sums, g, e, step.place), layer.limit)) for g in (0, 1)
-        )
+        update, reset = (layer.gate(sums, g, e, step.place) for g in (0, 1))
         scaled = tir.BufferStore(yh, reset * step.state(j), (layer.d, step.b, j))
         return tir.seq(tir.BufferStore(y, update, (step.at, layer.d, step.b, j)), scaled)
 
@@ -381,7 +374,7 @@ def rnn_recurrence(
 
         def phases(layer: Layer, steps: Samples) -> list[Any]:
             def cell(sums: Any, e: Any, j: Any, step: Step) -> Any:
-                new = layer.activations[0](clipped(layer.total(sums, 0, e, step.place), layer.limit))
+                new = layer.gate(sums, 0, e, step.place)
                 return tir.BufferStore(layer.outputs[0], new, (step.at, layer.d, step.b, j))
 
             return [lambda i: layer.block(i, steps, range(1), layer.input, old_state, cell)]

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from weft import error, tir
+from weft import tir
 from weft.ir import PrimExpr, as_int, const, int64, select
-from weft.topi.rnn_activations import ACTIVATIONS
+from weft.topi.rnn_activations import activation
 
 UNITS = {"lstm": 16, "gru": 16, "rnn": 64}
 """Hidden units of a block."""
@@ -77,12 +77,8 @@ class Layer:
 
     def __init__(self, kind: str, d: int, xw: Any, r: Any, outputs: Any, hidden: int, attrs: dict[str, Any]) -> None:
         per_direction = {"lstm": 3, "gru": 2, "rnn": 1}[kind]
-        names = [str(n).lower() for n in attrs["activations"]]
-        names = names[per_direction * d : per_direction * (d + 1)] or names[:per_direction]
-        for name in names:
-            if name not in ACTIVATIONS:
-                raise error.InvalidArgument(f"nn.{kind}: unknown activation '{name}'", expected=", ".join(ACTIVATIONS))
-        self.activations = [ACTIVATIONS[n] for n in names]
+        names = attrs["activations"]
+        self.activations = list(map(activation, names[per_direction * d :][:per_direction] or names[:per_direction]))
         self.d: Any = int64(d)
         self.xw, self.r, self.outputs, self.hidden = xw, r, outputs, hidden
         self.units, self.gates = UNITS[kind], GATES[kind]
@@ -104,6 +100,10 @@ class Layer:
     def total(self, sums: Any, gate: int, lane: Any, place: Any = _ZERO) -> Any:
         """The sum of a gate of a block's unit, for one of the samples; or, of a single one, a further sum of it."""
         return tir.BufferLoad(sums, (self.row(place, gate) + lane,))
+
+    def gate(self, sums: Any, gate: int, lane: Any, place: Any) -> Any:
+        """The first activation of a gate's sum."""
+        return self.activations[0](clipped(self.total(sums, gate, lane, place), self.limit))
 
     def row(self, place: Any, gate: int) -> Any:
         """Where the sums of a sample's gate begin."""

@@ -264,6 +264,7 @@ def test_softmax_with_bias_and_others() -> None:
         check("Inverse", [f32(*lead, n, n) + n * np.eye(n, dtype=np.float32)], tolerance=1e-3)
     refuses(RuntimeError, "a matrix has none", check, "Inverse", [np.ones((2, 3, 3), np.float32)])
     check("Trilu", [f32(3, 4)], upper=0)
+    check("GatherND", [f32(3, 4), np.int32([[0, 1], [-1, 2]])])
     check("NhwcMaxPool", [u8(1, 6, 5, 3)], kernel_shape=[2, 2])
 
 

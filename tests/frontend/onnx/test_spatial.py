@@ -162,8 +162,11 @@ def test_fourier_transforms(n: int) -> None:
     half = np.fft.rfft(x[..., 0].astype(np.float64))
     given = np.stack([half.real, half.imag], -1).astype(np.float32)
     node = helper.make_node("DFT", ["x", "n", "a"], ["y"], inverse=1, onesided=1)
-    made = model_of([node], {"x": given}, ["y"], 20, {"n": np.array(n), "a": np.array(1)})
-    np.testing.assert_allclose(evaluate(from_onnx(made), given)[0][..., 0], x[..., 0], rtol=1e-3, atol=1e-3)
+    weights = {"n": np.array(n), "a": np.array(1)}
+    for inputs in ({"x": given}, {"x": given, "a": weights["a"]}):
+        made = model_of([node], inputs, ["y"], 20, {k: v for k, v in weights.items() if k not in inputs})
+        found = evaluate(from_onnx(made), *inputs.values())[0]
+        np.testing.assert_allclose(found[..., 0], x[..., 0], rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("n", [2**62, 2**61 - 1, 2**28 + 2, 2**14 + 27])

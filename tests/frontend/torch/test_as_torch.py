@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 
 from weft.contrib.torch import as_torch, optimize_torch  # noqa: E402
 
+from tests.refusals import refuses  # noqa: E402
 from weft import error  # noqa: E402
 from weft.script import ir as I  # noqa: E402
 from weft.script import tir as T  # noqa: E402
@@ -54,10 +55,8 @@ def test_a_kernel_writes_into_its_last_tensor(m, n, k):
         c = torch.zeros(m, n)
         assert each(a, b, c)[2] is c
         torch.testing.assert_close(c.double(), a.double() @ b.detach().double().T, rtol=1e-5, atol=1e-5)
-    with pytest.raises(error.WeftError):
-        module(a, b)
-    with pytest.raises(error.InvalidArgument, match="as_torch takes a program"):
-        as_torch(3)
+    refuses(error.WeftError, "", module, a, b)
+    refuses(error.InvalidArgument, "as_torch takes a program", as_torch, 3)
 
 
 def test_a_module_of_booleans():

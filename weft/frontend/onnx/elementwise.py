@@ -80,6 +80,8 @@ def _mod(node: Node) -> Any:
     fmod, by = bool(node.attr("fmod", 0)), node.const(1)
     if by is not None and by.dtype.kind in "iu" and not by.all():
         node.error("an integer is divided by 0", found="a constant divisor with an element of 0")
+    if "float" in node.dtype() and not fmod:
+        node.error("floating-point numbers have the remainder of C alone", expected="attribute fmod = 1")
     return node.op("fmod" if fmod else "mod", *node.broadcasting(node.x(0), node.x(1)))
 
 
@@ -101,8 +103,10 @@ _WITH_NUMBERS: dict[str, tuple[str, dict[str, float]]] = {
 
 @converter(*_WITH_NUMBERS)
 def _with_numbers(node: Node) -> Any:
-    op, numbers = _WITH_NUMBERS[node.op_type]
-    return node.op(op, node.x(), **{name: node.attr(name, default) for name, default in numbers.items()})
+    (op, numbers), dtype = _WITH_NUMBERS[node.op_type], node.dtype()
+    x = node.x() if "float" in dtype else node.astype(node.x(), "float64")
+    out = node.op(op, x, **{name: node.attr(name, default) for name, default in numbers.items()})
+    return out if "float" in dtype else node.astype(out, dtype)
 
 
 @converter("Gelu")

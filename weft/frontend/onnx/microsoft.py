@@ -401,11 +401,15 @@ def _qgemm(node: Node) -> Any:
 @microsoft("QuantizeLinear", "DequantizeLinear", attributes="axis", inputs=(2, 3))
 @microsoft("Trilu", attributes="upper", inputs=(1, 2))
 @microsoft("Pad", attributes="mode", inputs=(2, 3))
-@microsoft("GatherND", inputs=(2, 2))
 @microsoft("GridSample", attributes="align_corners mode padding_mode", inputs=(2, 2))
 def _standard(node: Node) -> Any:
     """The standard operator of that name means the same."""
     return calls(node, node.op_type, node.inputs, **{k: node.attr(k) for k in node.attrs})
+
+
+@microsoft("GatherND", inputs=(2, 2))
+def _gather_nd(node: Node) -> Any:
+    return call(node, "GatherND", node.x(0), node.astype(node.x(1), "int64"))
 
 
 @microsoft("Range", inputs=(2, 3))

@@ -1,5 +1,6 @@
 """Recurrent layers."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from weft.frontend.onnx import scalars as s
@@ -7,16 +8,7 @@ from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.value import Value
 from weft.ir import shape_expr
-
-_DEFAULTS = {
-    "Affine": (1.0, 0.0),
-    "Elu": (1.0, 0.0),
-    "HardSigmoid": (0.2, 0.5),
-    "LeakyRelu": (0.01, 0.0),
-    "ScaledTanh": (1.0, 1.0),
-    "ThresholdedRelu": (1.0, 0.0),
-}
-
+from weft.topi.rnn_activations import ACTIVATIONS
 
 _ACTIVATIONS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -80,15 +72,13 @@ def _activations(node: Node, kind: str, count: int) -> tuple[str, ...]:
     names = node.attr("activations") or usual
     if len(names) != len(usual):
         node.error("a wrong number of activations", expected=str(len(usual)), found=str(names))
-    alphas, betas = list(node.attr("activation_alpha") or ()), list(node.attr("activation_beta") or ())
-    with_alpha = [n for n in names if n in _DEFAULTS]
-    with_beta = [n for n in names if n in ("Affine", "HardSigmoid", "ScaledTanh")]
-    for given, users, which in ((alphas, with_alpha, 0), (betas, with_beta, 1)):
-        for value, name in zip(given, users, strict=False):
-            if abs(value - _DEFAULTS[name][which]) > 1e-6:
-                node.unsupported(
-                    f"the activation {name} has only its default parameters",
-                    expected=str(_DEFAULTS[name]),
-                    found=str(value),
-                )
-    return tuple(n.lower() for n in names)
+    given: dict[str, Iterator[float]] = {k: iter(node.attr(f"activation_{k}") or ()) for k in ("alpha", "beta")}
+    return tuple(_with_parameters(node, name.lower(), given) for name in names)
+
+
+def _with_parameters(node: Node, name: str, given: dict[str, Iterator[float]]) -> str:
+    """Write an activation with its parameters, the next of those that are given; its own where there are no more."""
+    if name not in ACTIVATIONS:
+        node.unsupported("an unknown activation", expected=", ".join(ACTIVATIONS), found=name)
+    own = zip(("alpha", "beta"), ACTIVATIONS[name].__defaults__ or (), strict=False)
+    return " ".join([name, *(repr(float(next(given[k], default))) for k, default in own)])

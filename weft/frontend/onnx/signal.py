@@ -88,12 +88,12 @@ def _mirrored(node: Node, parts: Parts, size: Dim, length: Dim) -> Parts:
     """Fill up one half of a spectrum to the whole one of a real signal: the rest is its mirror image, conjugated."""
     half = s.minimum(s.add(s.divide(length, 2), 1), length)
     re, im = (None if p is None else _of_length(node, p, size, half) for p in parts)
-    rank = node.ndim() - 1
     inner = s.add(s.divide(s.subtract(length, 1), 2), 1)  # without what has no mirror image
 
     def whole(x: Any, negated: bool) -> Any:
-        tail = node.op("flip", node.slice(x, [rank - 1], [1], [inner]), axis=rank - 1)
-        return node.concat([x, node.op("negative", tail) if negated else tail], rank - 1)
+        last = len(x.ty.shape) - 1
+        tail = node.op("flip", node.slice(x, [last], [1], [inner]), axis=last)
+        return node.concat([x, node.op("negative", tail) if negated else tail], last)
 
     return whole(re, False), None if im is None else whole(im, True)
 

@@ -13,7 +13,7 @@ import numpy as np
 from weft import arith, error, ir, op
 from weft.arith.context import structural_key
 from weft.op.relations import IndexRange, Relation, collect_relations, demand_at_least, demand_at_most, refused
-from weft.relax.core_ops import CORE_OPS, index_bounds, is_op
+from weft.relax.core_ops import CORE_OPS, bounds_of, index_bounds, is_op
 from weft.relax.expr import BindingBlock, DataflowBlock, MatchCast, SeqExpr
 from weft.relax.infer import infer_call
 from weft.relax.rewriter import all_bindings, rewrite_bindings
@@ -194,7 +194,7 @@ class _Checker:
             self.ranges.append(r)
         if isinstance(r.indices, ir.Constant):
             values = r.indices.data.numpy()
-            bounds: Any = _bounds(values if r.but is None else values[values != r.but], n)
+            bounds: Any = bounds_of(values if r.but is None else values[values != r.but], n)
         else:
             bounds = self.bounds.get((r.indices, n, r.but))
         fresh = bounds is None
@@ -236,12 +236,6 @@ def _without(r: IndexRange, bb: BlockBuilder) -> ir.Expr:
     low, but = (ir.constant(np.array(v, dtype)) for v in (0, r.but))
     free = bb.emit(op.make_call("equal")(r.indices, but), "free")
     return bb.emit(op.make_call("where")(free, low, r.indices), "indices")
-
-
-def _bounds(values: Any, n: int) -> list[int]:
-    """The least and the greatest of the constants in each of `n` places; 0 and -1 where there are none."""
-    rows = values.reshape(-1, n)
-    return [int(v) for i in range(n) for v in ((rows[:, i].min(), rows[:, i].max()) if len(rows) else (0, -1))]
 
 
 def _place(binding: Binding, function: str) -> str:

@@ -14,6 +14,7 @@ from weft import ir, tir
 from weft.arith.context import structural_key
 from weft.error import InvalidArgument
 from weft.ir import cast, int64
+from weft.op.relations import size_relation
 from weft.relax.core_ops import call_builtin, is_op
 from weft.relax.expr import Binding, BindingBlock, MatchCast, SeqExpr, VarBinding
 from weft.relax.expr import Var as RelaxVar
@@ -24,8 +25,6 @@ from weft.tir.exact import checked
 
 ASSERT_IMM, _STORE, _NO_OP, ASSERT_LOAD, _AT_LEAST_IMM, _, _AT_MOST_IMM, _ = map(int, MatchShapeCode)
 _USE_IMM, _LOAD = map(int, MakeShapeCode)
-_MOST = 1 << 48
-"""No size is larger, so that sums and differences of sizes do not overflow."""
 
 
 @ir.module_pass(name="VMShapeLower", opt_level=0, ensures="relax.vm_ready")
@@ -385,8 +384,9 @@ class Lowerer:
 
     def in_range(self, size: ir.SizeVar, place: str) -> None:
         """Check that a size that is data is one; what the compiler knows of sizes would not hold for it."""
-        ctx = ir.ExprStringImm(f"check\nInvalidArgument\ta size that the program computes\t{place}", ty=ir.AnyType())
-        expected = self.slot(_nearest_size(size))
+        r = size_relation(size, place)
+        ctx = ir.ExprStringImm(f"check\n{r.kind}\t{r.what}\t{place}", ty=ir.AnyType())
+        expected = self.slot(r.expected)
         self.effect("vm.builtin.match_shape", [self.shape((size,)), self.heap, 1, ASSERT_LOAD, expected, ctx])
 
     def binding(self, b: Binding, needed: list[ir.PrimExpr]) -> None:
@@ -399,7 +399,7 @@ class Lowerer:
             self.check_param(value, b.ty, origin or f"{self.name}: match_cast of '{b.var.name_hint}'", late)
             for v, dims, context in late:
                 self.match(v, dims, context)
-            self.compute(list(map(_nearest_size, sizes)))
+            self.compute([size_relation(d).expected for d in sizes])
             for d in sizes:
                 self.in_range(d, origin or self.name)
             self.compute(needed)
@@ -534,10 +534,6 @@ def _is_relation(b: ir.Node) -> bool:
     return isinstance(b, MatchCast) and b.span is not None and bool(b.span.check) and isinstance(b.value, ir.ShapeExpr)
 
 
-def _nearest_size(size: ir.SizeVar) -> ir.PrimExpr:
-    return ir.Max(ir.Min(size, int64(_MOST)), int64(0))
-
-
 def type_dims(ty: ir.Type | None) -> list[Any]:
     """List the dimensions of a type, in order."""
     if isinstance(ty, ir.TensorType):
@@ -562,7 +558,7 @@ def _value_dims(root: ir.Node, indices: set[ir.Var]) -> Iterator[Any]:
             yield from _comparison(value, indices)[1:]
         elif isinstance(value, MatchCast):
             yield from type_dims(value.ty)
-            yield from map(_nearest_size, _new_sizes(value))
+            yield from (size_relation(d).expected for d in _new_sizes(value))
             stack.append(value.value)
         else:
             stack.extend(reversed(_inner_values(value)))
