@@ -242,17 +242,18 @@ class If(TypedExpr):
     false_branch: Expr
 
 
-class _OutsideFunc(BaseFunc, kw_only=True):
-    attrs: Attrs = NO_ATTRS
-
-
-class ExternFunc(_OutsideFunc, metaclass=OtherNames):
-    """A packed function by its global name; the type, also in the second place, says what it takes and gives."""
+class ExternFunc(BaseFunc, metaclass=OtherNames):
+    """A packed function by its global name; a type, also in the place of attributes, says what it takes and gives."""
 
     __other_names__ = {"struct_info": "ty"}
-    __further__ = ("ty",)
 
     global_symbol: str
+    attrs: Attrs = NO_ATTRS
+
+    def __post_init__(self) -> None:
+        if isinstance(cast(Any, self.attrs), Type):
+            force_setattr(self, "ty", self.attrs)
+            force_setattr(self, "attrs", NO_ATTRS)
 
 
 class Function(BaseFunc, metaclass=OtherNames):

@@ -108,10 +108,11 @@ def shape(values: Sequence[Extent]) -> ShapeExprNode:
 ShapeExpr = shape
 
 
-def prim_value(value: Any, dtype: str | None = None) -> Expr:
+def prim_value(value: Value | bool | float, dtype: str | None = None) -> Expr:
     """Make a scalar value; a variable of the graph that is one stays."""
-    is_one = isinstance(value, VarNode) and isinstance(value.ty, ir.PrimType)
-    return value if is_one else ir.prim_value(value, dtype)
+    if isinstance(value, VarNode) and isinstance(value.ty, ir.PrimType):
+        return value
+    return ir.prim_value(value, dtype)  # type: ignore[arg-type]
 
 
 def str_(value: str) -> ExprStringImm:
@@ -138,7 +139,7 @@ def ExternFunc(name: str, attrs: Mapping[str, Any] | Attrs | Note = None, ty: No
     """Refer to a packed function by its global name; a type, also in the second place, says what it takes and gives."""
     if attrs is not None and not isinstance(attrs, (Mapping, Attrs)):
         attrs, ty = None, attrs
-    return ExternFuncNode(name, None if ty is None else as_type(ty), attrs=Attrs.of(attrs))
+    return ExternFuncNode(name, Attrs.of(attrs), ty=None if ty is None else as_type(ty))
 
 
 def Var(name: str, ty: Note = None) -> VarNode:

@@ -81,10 +81,9 @@ def schedule_spatial(ctx: RuleContext, rv: BlockRV) -> None:
         ctx.parallel(row, None if n is None else max(1, cost * n * times // lanes))
     elif lengths:
         ctx.stream(inner, rv)
-    if not lengths and _is_copy(ctx, row, block):
-        return
-    parts = sch.loop_partition(inner, lengths) if lengths else [inner]
-    for length, part in zip(lengths or [n], parts, strict=True):
+    whole = [] if _is_copy(ctx, row, block) else [inner]
+    parts = sch.loop_partition(inner, lengths) if lengths else whole
+    for length, part in zip(lengths or [n], parts, strict=False):
         main = ctx.vectorize_loop(part, lanes, unroll, not few)
         if main is part or (n is not None and length != max(lengths, default=n)):  # type: ignore[type-var]
             continue
