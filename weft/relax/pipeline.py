@@ -244,8 +244,8 @@ def static_shape_tuning_pipeline(
     max_trials_per_task: int | None = None,
 ) -> Pass:
     """Return the pipeline ``"static_shape_tuning"``: kernels as ``"zero"`` makes them, tuned for a target."""
-    given = {"total_trials": total_trials, "work_dir": work_dir, "max_trials_per_task": max_trials_per_task}
-    return get_pipeline("static_shape_tuning", target, cpu_weight_prepack=cpu_weight_prepack, **given)
+    options: Any = {"total_trials": total_trials, "work_dir": work_dir, "max_trials_per_task": max_trials_per_task}
+    return get_pipeline("static_shape_tuning", target, cpu_weight_prepack=cpu_weight_prepack, **options)
 
 
 def zero_pipeline(*, enable_warning: bool = False) -> Pass:

@@ -14,7 +14,7 @@ from torch._decomp import get_decompositions
 from torch._guards import detect_fake_mode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
-from torch.fx.node import map_arg
+from torch.fx.node import Target, map_arg
 from torch.utils._pytree import tree_leaves
 
 from weft.frontend.torch.graph import in_place, is_new, pure
@@ -22,7 +22,9 @@ from weft.reach import reached
 
 _ATEN = torch.ops.aten
 _PARTS = (_ATEN.select.int, _ATEN.slice.Tensor, _ATEN.diagonal.default)
-_SCATTERS = {part: getattr(_ATEN, f"{part._opname}_scatter").default for part in _PARTS}
+_SCATTERS: dict[object, torch._ops.OpOverload] = {
+    part: getattr(_ATEN, f"{part._opname}_scatter").default for part in _PARTS
+}
 """Views of a part, and what makes a tensor with another part there."""
 _FEW = 3
 """A call costs about as much by itself as so many do together with the whole program."""
@@ -67,11 +69,9 @@ def _write_new(graph: torch.fx.Graph, write: torch.fx.Node) -> None:
     if is_read or pure(write) is write.target or not is_new(views[-1]):
         return
 
-    def call(
-        target: Callable[..., object], first: list[torch.fx.Node], old: torch.fx.Node, like: torch.fx.Node
-    ) -> torch.fx.Node:
+    def call(target: Target, first: list[torch.fx.Node], old: torch.fx.Node, like: torch.fx.Node) -> torch.fx.Node:
         with graph.inserting_before(write):
-            made = graph.call_function(target, (*first, *old.args[1:]), old.kwargs)
+            made = graph.create_node("call_function", target, (*first, *old.args[1:]), dict(old.kwargs))
         made.meta = dict(like.meta)
         return made
 

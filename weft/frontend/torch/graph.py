@@ -20,6 +20,7 @@ from weft.frontend.torch.symbols import Symbols, as_expr
 
 if TYPE_CHECKING:
     import torch
+    from torch._ops import OpOverload
 
 Converter = Callable[..., Any]
 # Arguments whose effect the result's type has already, or that change no values.
@@ -345,14 +346,15 @@ def _target_of(node: Any) -> Any:
     return pure(node) if in_place(node) and _writes_to_new(node) else target
 
 
-def pure(node: torch.fx.Node) -> Callable[..., object]:
+def pure(node: torch.fx.Node) -> OpOverload:
     """The operator that makes a new tensor of what a call writes to its first argument; its own where there is none."""
-    torch, target = require("torch", extra="torch"), node.target
+    torch, target = require("torch", extra="torch"), cast("OpOverload", node.target)
     found = getattr(torch.ops.aten, str(target).split(".")[1].removesuffix("_"), None)
     found = getattr(found, target._overloadname, None)
     if found is None or [a.name for a in found._schema.arguments] != [a.name for a in target._schema.arguments]:
         return target
-    types = [v.dtype for n in (node, *node.all_input_nodes) if hasattr(v := n.meta.get("val"), "dtype")]
+    values: list[Any] = [n.meta.get("val") for n in (node, *node.all_input_nodes)]
+    types = [v.dtype for v in values if hasattr(v, "dtype")]
     return found if reduce(torch.promote_types, types) == types[0] else target
 
 

@@ -99,7 +99,9 @@ def _is_copy(ctx: RuleContext, row: LoopRV | None, block: Block) -> bool:
     if row is None or ctx.constant(row) == 1 or store is None or not isinstance(store.value, BufferLoad):
         return False
     streamed = "pragma_stream" in dict(ctx.sch.state.loop(row.var).annotations)
-    return not streamed and store.value.dtype != "bool" and stride_along(store.value, store.indices[-1]) == 1
+    last = store.indices[-1]
+    in_order = isinstance(last, Var) and stride_along(store.value, last) == 1
+    return in_order and not streamed and store.value.dtype != "bool"
 
 
 _FEWEST, _WORTH, _TOGETHER = 1024, 24, 8
