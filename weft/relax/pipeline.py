@@ -244,7 +244,11 @@ def static_shape_tuning_pipeline(
     max_trials_per_task: int | None = None,
 ) -> Pass:
     """Return the pipeline ``"static_shape_tuning"``: kernels as ``"zero"`` makes them, tuned for a target."""
-    options: Any = {"total_trials": total_trials, "work_dir": work_dir, "max_trials_per_task": max_trials_per_task}
+    options: dict[str, Any] = {
+        "total_trials": total_trials,
+        "work_dir": work_dir,
+        "max_trials_per_task": max_trials_per_task,
+    }
     return get_pipeline("static_shape_tuning", target, cpu_weight_prepack=cpu_weight_prepack, **options)
 
 
