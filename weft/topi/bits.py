@@ -148,7 +148,8 @@ def _bitserial_conv2d(layout: str, channels: str, data_axes: str, kernel_axes: s
         sizes = dict(zip(kernel_axes, w.shape, strict=True))
         window = (sizes["y"], sizes["x"])
         padded, s, outs = _windows(x, (place["y"], place["x"]), window, stride, padding)
-        axes = _axes(sizes["c"], window, x.shape[place["b"]], sizes["b"])
+        extents = (sizes["c"], *window, x.shape[place["b"]], sizes["b"])
+        axes = [te.reduce_axis((0, n), v) for n, v in zip(extents, ("rc", "ry", "rx", "b1", "b2"), strict=True)]
         c, ky, kx, i, j = (a.var for a in axes)
 
         def element(n: PrimExpr, o: PrimExpr, y: PrimExpr, z: PrimExpr) -> Any:
@@ -188,8 +189,3 @@ def _windows(x: Any, axes: tuple[int, int], size: Any, stride: Any, padding: Any
     for d, a in enumerate(axes):
         widths[0][a], widths[1][a] = before[d], after[d]
     return pad(x, widths[0], widths[1], 0, "pad_temp"), s, outs
-
-
-def _axes(words: Any, size: Any, data_bits: Any, weight_bits: Any) -> list[Any]:
-    named = ((words, "rc"), (size[0], "ry"), (size[1], "rx"), (data_bits, "b1"), (weight_bits, "b2"))
-    return [te.reduce_axis((0, n), v) for n, v in named]
