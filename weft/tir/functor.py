@@ -104,6 +104,11 @@ class _Dispatch:
         return None if name is None else getattr(self, f"visit_{name}_")
 
 
+def _unknown(self: Any, op: Any) -> Any:
+    """Visit a node of a kind that has no method of its own."""
+    raise NotImplementedError(f"{type(self).__name__} says nothing about {type(op).__name__}")
+
+
 @_methods(_EXPRS, "visit_expr_default_")
 class ExprFunctor(_Dispatch):
     """Finds the method of an expression; kinds without an overridden one go to ``visit_expr_default_``."""
@@ -114,9 +119,7 @@ class ExprFunctor(_Dispatch):
         method = None if expr is None else self._method(expr)
         return None if expr is None else self.visit_expr_default_(expr) if method is None else method(expr)
 
-    def visit_expr_default_(self, op: Any) -> Any:
-        """Visit an expression of a kind that has no method of its own."""
-        raise NotImplementedError(f"{type(self).__name__} says nothing about {type(op).__name__}")
+    visit_expr_default_ = _unknown
 
     def __call__(self, node: ir.Node) -> Any:
         """Visit an expression."""
@@ -133,9 +136,7 @@ class StmtFunctor(_Dispatch):
         method = None if stmt is None else self._method(stmt)
         return None if stmt is None else self.visit_stmt_default_(stmt) if method is None else method(stmt)
 
-    def visit_stmt_default_(self, op: Any) -> Any:
-        """Visit a statement of a kind that has no method of its own."""
-        raise NotImplementedError(f"{type(self).__name__} says nothing about {type(op).__name__}")
+    visit_stmt_default_ = _unknown
 
     def __call__(self, node: ir.Node) -> Any:
         """Visit a statement."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from weft import error, te, tir
 from weft.ir import DataType, PrimExpr, as_int, cast, const, floordiv
+from weft.spelling import named
 from weft.topi.conv import conv_size, paddings, pair
 from weft.topi.convolutions import resolved_padding
 from weft.topi.manipulate import concatenate
@@ -127,68 +128,57 @@ def bitserial_dense(
     return te.compute((data.shape[0], w.shape[0]), element, name="bitserial_dense")
 
 
-def bitserial_conv2d_nchw(
-    data: te.Tensor,
-    kernel: te.Tensor,
-    stride: Extents,
-    padding: Padding,
-    activation_bits: int,
-    weight_bits: int,
-    pack_dtype: str = "uint32",
-    out_dtype: str = "int16",
-    unipolar: bool = True,
-) -> Any:
-    """2-D convolution of numbers of a few bits, channels first.
+def _bitserial_conv2d(layout: str, channels: str, data_axes: str, kernel_axes: str, kernel_text: str) -> Any:
+    """Make the convolution of one layout, whose packed data and kernels have axes `c` of words and `b` of bits."""
+    place = {axis: data_axes.index(axis) for axis in data_axes}
+
+    def bitserial_conv2d(
+        data: te.Tensor,
+        kernel: te.Tensor,
+        stride: Extents,
+        padding: Padding,
+        activation_bits: int,
+        weight_bits: int,
+        pack_dtype: str = "uint32",
+        out_dtype: str = "int16",
+        unipolar: bool = True,
+    ) -> Any:
+        x = bitpack(data, activation_bits, place["c"], place["b"], pack_dtype)
+        w = bitpack(kernel, weight_bits, kernel_axes.index("c"), 4, pack_dtype) if kernel.ndim == 4 else kernel
+        sizes = dict(zip(kernel_axes, w.shape, strict=True))
+        window = (sizes["y"], sizes["x"])
+        padded, s, outs = _windows(x, (place["y"], place["x"]), window, stride, padding)
+        extents = (sizes["c"], *window, x.shape[place["b"]], sizes["b"])
+        axes = [te.reduce_axis((0, n), v) for n, v in zip(extents, ("rc", "ry", "rx", "b1", "b2"), strict=True)]
+        c, ky, kx, i, j = (a.var for a in axes)
+
+        def element(n: PrimExpr, o: PrimExpr, y: PrimExpr, z: PrimExpr) -> Any:
+            at = {"n": n, "c": c, "b": i, "y": y * s[0] + ky, "x": z * s[1] + kx}
+            tap = {"o": o, "c": c, "b": j, "y": ky, "x": kx}
+            value, weight = padded(*(at[a] for a in data_axes)), w(*(tap[a] for a in kernel_axes))
+            return te.sum(_shared(value, weight, i + j, out_dtype, unipolar), axis=axes)
+
+        if channels == "first":
+            return te.compute((x.shape[0], sizes["o"], *outs), element, name="bitserial_conv2d")
+        shape = (x.shape[0], *outs, sizes["o"])
+        return te.compute(shape, lambda n, y, z, o: element(n, o, y, z), name="bitserial_conv2d")
+
+    doc = f"""2-D convolution of numbers of a few bits, channels {channels}.
 
     Parameters
     ----------
     kernel : Tensor
-        (out, in, height, width), or packed (out, words, height, width, bits).
+        {kernel_text}.
     """
-    x = bitpack(data, activation_bits, 1, 2, pack_dtype)
-    w = bitpack(kernel, weight_bits, 1, 4, pack_dtype) if kernel.ndim == 4 else kernel
-    outputs, words, *size, _ = w.shape
-    padded, s, outs = _windows(x, (3, 4), size, stride, padding)
-    axes = _axes(words, size, x.shape[2], w.shape[4])
-    c, ky, kx, i, j = (a.var for a in axes)
-
-    def element(n: PrimExpr, o: PrimExpr, y: PrimExpr, z: PrimExpr) -> Any:
-        value = padded(n, c, i, y * s[0] + ky, z * s[1] + kx)
-        return te.sum(_shared(value, w(o, c, ky, kx, j), i + j, out_dtype, unipolar), axis=axes)
-
-    return te.compute((x.shape[0], outputs, *outs), element, name="bitserial_conv2d")
+    return named(bitserial_conv2d, f"bitserial_conv2d_{layout}", doc)
 
 
-def bitserial_conv2d_nhwc(
-    data: te.Tensor,
-    kernel: te.Tensor,
-    stride: Extents,
-    padding: Padding,
-    activation_bits: int,
-    weight_bits: int,
-    pack_dtype: str = "uint32",
-    out_dtype: str = "int16",
-    unipolar: bool = True,
-) -> Any:
-    """2-D convolution of numbers of a few bits, channels last.
-
-    Parameters
-    ----------
-    kernel : Tensor
-        (height, width, in, out), or packed (height, width, words, out, bits).
-    """
-    x = bitpack(data, activation_bits, 3, 4, pack_dtype)
-    w = bitpack(kernel, weight_bits, 2, 4, pack_dtype) if kernel.ndim == 4 else kernel
-    *size, words, outputs, _ = w.shape
-    padded, s, outs = _windows(x, (1, 2), size, stride, padding)
-    axes = _axes(words, size, x.shape[4], w.shape[4])
-    c, ky, kx, i, j = (a.var for a in axes)
-
-    def element(n: PrimExpr, y: PrimExpr, z: PrimExpr, o: PrimExpr) -> Any:
-        value = padded(n, y * s[0] + ky, z * s[1] + kx, c, i)
-        return te.sum(_shared(value, w(ky, kx, c, o, j), i + j, out_dtype, unipolar), axis=axes)
-
-    return te.compute((x.shape[0], *outs, outputs), element, name="bitserial_conv2d")
+bitserial_conv2d_nchw = _bitserial_conv2d(
+    "nchw", "first", "ncbyx", "ocyxb", "(out, in, height, width), or packed (out, words, height, width, bits)"
+)
+bitserial_conv2d_nhwc = _bitserial_conv2d(
+    "nhwc", "last", "nyxcb", "yxcob", "(height, width, in, out), or packed (height, width, words, out, bits)"
+)
 
 
 def _windows(x: Any, axes: tuple[int, int], size: Any, stride: Any, padding: Any) -> tuple[Any, Any, Any]:
@@ -199,8 +189,3 @@ def _windows(x: Any, axes: tuple[int, int], size: Any, stride: Any, padding: Any
     for d, a in enumerate(axes):
         widths[0][a], widths[1][a] = before[d], after[d]
     return pad(x, widths[0], widths[1], 0, "pad_temp"), s, outs
-
-
-def _axes(words: Any, size: Any, data_bits: Any, weight_bits: Any) -> list[Any]:
-    named = ((words, "rc"), (size[0], "ry"), (size[1], "rx"), (data_bits, "b1"), (weight_bits, "b2"))
-    return [te.reduce_axis((0, n), v) for n, v in named]

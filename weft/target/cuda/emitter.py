@@ -11,16 +11,12 @@ from weft import ir
 from weft.target import clike
 from weft.target.gpu import AXES
 
+_WHOLE = {8: "char", 16: "short", 32: "int", 64: "long long"}
 TYPES = {
     "bool": "bool",
     "int8": "signed char",
-    "int16": "short",
-    "int32": "int",
-    "int64": "long long",
-    "uint8": "unsigned char",
-    "uint16": "unsigned short",
-    "uint32": "unsigned int",
-    "uint64": "unsigned long long",
+    **{f"int{bits}": name for bits, name in _WHOLE.items() if bits > 8},
+    **{f"uint{bits}": f"unsigned {name}" for bits, name in _WHOLE.items()},
     "float16": "weft_float16",
     "bfloat16": "weft_bfloat16",
     "float32": "float",

@@ -9,6 +9,7 @@ device.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from weft import error, ir, runtime, tir
@@ -85,6 +86,11 @@ def _with_bound_loops(func: Any) -> Any:
             var, zero, ir.cast(var.dtype, node.value), tir.ForKind.THREAD_BINDING, body, replace_node(axis, var=var)
         )
 
+    return _rewritten(func, visit)
+
+
+def _rewritten(func: Any, visit: Callable[[tir.Stmt], Any]) -> Any:
+    """A TIR function with another body, itself where nothing changes; any other function as it is."""
     body = visit(func.body) if isinstance(func, tir.PrimFunc) else None
     return func if body is None or body is func.body else func.replace(body=body)
 
@@ -100,11 +106,7 @@ def _sunk(mod: ir.IRModule) -> ir.IRModule:
             return _inside(node.body, node.buffer)
         return node
 
-    def sink(func: Any) -> Any:
-        body = visit(func.body) if isinstance(func, tir.PrimFunc) else None
-        return func if body is None or body is func.body else func.replace(body=body)
-
-    return mod.with_functions({v.name_hint: sink(f) for v, f in mod.items()})
+    return mod.with_functions({v.name_hint: _rewritten(f, visit) for v, f in mod.items()})
 
 
 def _inside(body: tir.Stmt, buffer: tir.Buffer) -> tir.Stmt:

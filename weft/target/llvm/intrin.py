@@ -262,16 +262,11 @@ def _bitwise_not(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     return s.value(f"xor {llvm_type(e.dtype)} {s.expr(e.args[0])}, {ones}")
 
 
-@on("popcount")
-def _popcount(e: ir.CallIntrin, s: FunctionEmitter) -> str:
+@on("popcount", "clz")
+def _count(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     t = llvm_type(e.dtype)
-    return s.intrinsic(f"llvm.ctpop.{suffix(e.dtype)}", t, [(t, s.expr(e.args[0]))])
-
-
-@on("clz")
-def _clz(e: ir.CallIntrin, s: FunctionEmitter) -> str:
-    t = llvm_type(e.dtype)
-    return s.intrinsic(f"llvm.ctlz.{suffix(e.dtype)}", t, [(t, s.expr(e.args[0])), ("i1", "false")])
+    name, flags = ("ctpop", []) if e.op.name == "tir.popcount" else ("ctlz", [("i1", "false")])
+    return s.intrinsic(f"llvm.{name}.{suffix(e.dtype)}", t, [(t, s.expr(e.args[0])), *flags])
 
 
 @on("reinterpret")

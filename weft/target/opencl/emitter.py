@@ -12,19 +12,11 @@ from weft import ir
 from weft.target import clike
 from weft.target.gpu import AXES
 
+_WHOLE = {8: "char", 16: "short", 32: "int", 64: "long"}
 TYPES = {
     "bool": "bool",
-    "int8": "char",
-    "int16": "short",
-    "int32": "int",
-    "int64": "long",
-    "uint8": "uchar",
-    "uint16": "ushort",
-    "uint32": "uint",
-    "uint64": "ulong",
-    "float16": "float",
-    "bfloat16": "float",
-    "float32": "float",
+    **{f"{sign}int{bits}": f"{sign}{name}" for sign in ("", "u") for bits, name in _WHOLE.items()},
+    **dict.fromkeys(("float16", "bfloat16", "float32"), "float"),
     "float64": "double",
 }
 EXPR = ir.Dispatch("OpenCL expression", (ir.PrimExpr,), default=clike.EXPR.default, extends=clike.EXPR)

@@ -159,6 +159,4 @@ class Emitter(clike.DeviceEmitter):
 @STMT.on(tir.AllocBuffer)
 def _alloc(node: tir.AllocBuffer, s: Emitter) -> None:
     s.arrays.add(node.buffer.data)
-    rule = clike.DEVICE_STMT.get(tir.AllocBuffer)
-    assert rule is not None
-    rule(node, s)
+    clike.DEVICE_STMT(node, s)

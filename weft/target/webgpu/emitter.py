@@ -57,9 +57,7 @@ def _cast(e: ir.Cast, s: Emitter) -> str:
         return s.convert(e.dtype, form.format(words), e)
     if ir.DataType(e.value.dtype).is_float and e.dtype == "int64":
         raise s.refuse(e)
-    rule = clike.EXPR.get(ir.Cast)
-    assert rule is not None
-    return rule(e, s)
+    return clike.EXPR(e, s)
 
 
 @EXPR.on(ir.Select)
@@ -77,10 +75,7 @@ def _let(e: ir.Let, s: Emitter) -> str:
 def _store(node: tir.BufferStore, s: Emitter) -> None:
     words = _wide_element(node.value, s)
     if words is None or node.buffer.dtype != "int64" or node.predicate is not None:
-        rule = clike.DEVICE_STMT.get(tir.BufferStore)
-        assert rule is not None
-        rule(node, s)
-        return
+        return clike.DEVICE_STMT(node, s)
     s.emit(f"{s.element(node.buffer, node.indices)} = {words};")
     s.stored.add(node.buffer.data)
 
@@ -105,10 +100,7 @@ def _while(node: tir.While, s: Emitter) -> None:
 @STMT.on(tir.For)
 def _for(node: tir.For, s: Emitter) -> None:
     if node.kind is tir.ForKind.THREAD_BINDING:
-        rule = clike.DEVICE_STMT.get(tir.For)
-        assert rule is not None
-        rule(node, s)
-        return
+        return clike.DEVICE_STMT(node, s)
     low, end, of = s.expr(node.min), s.expr(node.min + node.extent), s.type_of(node.loop_var.dtype, node)
     name = s.fresh(node.loop_var)
     s.nested(f"for (var {name}: {of} = {low}; {name} < {end}; {name}++)", node.body)

@@ -250,7 +250,7 @@ class Recorder:
     def remove_rv(self, rand_var: Any) -> None:
         """Forget a handle; what it stands for is looked up anew where it is needed."""
         if isinstance(rand_var, (BlockRV, LoopRV)):
-            self._handles.pop(_handle_key(rand_var), None)
+            self._handles.pop(handle_key(rand_var), None)
 
     @primitive
     def enter_postproc(self) -> None:
@@ -263,7 +263,7 @@ class Recorder:
         self.trace.append(inst, decision)
         for h in inst.outputs:
             if not isinstance(h, ExprRV):
-                self._handles[_handle_key(h)] = h
+                self._handles[handle_key(h)] = h
 
     def _known(self, value: Any) -> Any:
         """Replace handles by those that the trace returned for the same block or loop.
@@ -278,7 +278,7 @@ class Recorder:
                     self._known(LoopRV(v))
         if not isinstance(value, (BlockRV, LoopRV)):
             return value
-        known = self._handles.get(_handle_key(value))
+        known = self._handles.get(handle_key(value))
         if known is not None:
             return known
         if isinstance(value, BlockRV):
@@ -289,7 +289,7 @@ class Recorder:
         block = self._known(BlockRV(inside[0].block.name_hint))
         loops_ = [LoopRV(f.loop_var) for f in self.state.loops_of(block.name)]
         self._note(Instruction.of_call(InstructionKind.get("GetLoops"), (block,), {}, loops_))
-        return self._handles[_handle_key(value)]
+        return self._handles[handle_key(value)]
 
 
 _HANDLES: dict[Any, Any] = {
@@ -319,6 +319,6 @@ def _numbers(value: Any) -> Any:
     return int(value) if isinstance(value, ExprRV) else value
 
 
-def _handle_key(handle: BlockRV | LoopRV) -> Any:
+def handle_key(handle: BlockRV | LoopRV) -> Any:
     """Return what two handles of one block or loop share."""
     return handle.name if isinstance(handle, BlockRV) else handle.var

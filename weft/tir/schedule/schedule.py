@@ -32,7 +32,7 @@ from weft.tir.schedule import (
 from weft.tir.schedule.block_buffers import BufferName
 from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.instruction import BlockRV, ExprRV, LoopRV
-from weft.tir.schedule.recording import Recorder, primitive
+from weft.tir.schedule.recording import Recorder, handle_key, primitive
 from weft.tir.stmt import Block
 
 Factor = int | ir.PrimExpr | None
@@ -145,11 +145,7 @@ class Schedule(Recorder):
     @primitive
     def add_unit_loop(self, block_or_loop: BlockRV | LoopRV) -> LoopRV:
         """Put a loop of one iteration around a block or loop."""
-        return LoopRV(
-            loops.add_unit_loop(
-                self.state, block_or_loop.name if isinstance(block_or_loop, BlockRV) else block_or_loop.var
-            )
-        )
+        return LoopRV(loops.add_unit_loop(self.state, handle_key(block_or_loop)))
 
     # --- how loops run ---
 
@@ -176,19 +172,12 @@ class Schedule(Recorder):
     @primitive
     def annotate(self, block_or_loop: BlockRV | LoopRV, ann_key: str, ann_val: Any) -> None:
         """Note something on a block or loop."""
-        annotate.annotate(
-            self.state,
-            block_or_loop.name if isinstance(block_or_loop, BlockRV) else block_or_loop.var,
-            ann_key,
-            ann_val,
-        )
+        annotate.annotate(self.state, handle_key(block_or_loop), ann_key, ann_val)
 
     @primitive
     def unannotate(self, block_or_loop: BlockRV | LoopRV, ann_key: str) -> None:
         """Remove a note."""
-        annotate.unannotate(
-            self.state, block_or_loop.name if isinstance(block_or_loop, BlockRV) else block_or_loop.var, ann_key
-        )
+        annotate.unannotate(self.state, handle_key(block_or_loop), ann_key)
 
     # --- where blocks run ---
 

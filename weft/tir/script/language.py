@@ -225,32 +225,21 @@ def sblock_attr(attrs: dict[str, Any]) -> commands.BlockFact:
 block_attr = sblock_attr
 
 
+def _axis(iter_type: str, name: str, doc: str) -> Any:
+    def make(dom: Any, binding: Any = None, dtype: str | None = None, thread_tag: str = "") -> commands.Axis:
+        return commands.Axis(iter_type, dom, as_expr(binding), dtype, thread_tag)
+
+    make.__name__, make.__qualname__, make.__doc__ = name, f"axis.{name}", doc
+    return staticmethod(make)
+
+
 class axis:
     """Iteration variables of a block."""
 
-    @staticmethod
-    def spatial(dom: Any, binding: Any = None, dtype: str | None = None, thread_tag: str = "") -> commands.Axis:
-        """Make an axis whose iterations are independent."""
-        return commands.Axis("data_par", dom, as_expr(binding), dtype, thread_tag)
-
-    S = spatial
-
-    @staticmethod
-    def reduce(dom: Any, binding: Any = None, dtype: str | None = None, thread_tag: str = "") -> commands.Axis:
-        """Make an axis that is reduced over."""
-        return commands.Axis("reduce", dom, as_expr(binding), dtype, thread_tag)
-
-    R = reduce
-
-    @staticmethod
-    def scan(dom: Any, binding: Any = None, dtype: str | None = None, thread_tag: str = "") -> commands.Axis:
-        """Make an axis whose iterations run in order."""
-        return commands.Axis("ordered", dom, as_expr(binding), dtype, thread_tag)
-
-    @staticmethod
-    def opaque(dom: Any, binding: Any = None, dtype: str | None = None, thread_tag: str = "") -> commands.Axis:
-        """Make an axis of which nothing is known."""
-        return commands.Axis("opaque", dom, as_expr(binding), dtype, thread_tag)
+    spatial = S = _axis("data_par", "spatial", "Make an axis whose iterations are independent.")
+    reduce = R = _axis("reduce", "reduce", "Make an axis that is reduced over.")
+    scan = _axis("ordered", "scan", "Make an axis whose iterations run in order.")
+    opaque = _axis("opaque", "opaque", "Make an axis of which nothing is known.")
 
     @staticmethod
     def of_kind(

@@ -66,8 +66,15 @@ def named_buffer(b: Buffer, name: str) -> Buffer:
 
 def axes(p: Parser, target: ast.expr, remap: Remap) -> list[Axis]:
     """List the axes that run over whole loops."""
-    kinds = {"S": "data_par"}
-    return [Axis(kinds.get(k, "reduce"), _loop_domain(p, target, v), v) for k, v in _remapped(p, target, remap)]
+    kinds = {"S": "data_par", "R": "reduce"}
+    if len(remap.kinds) != len(remap.values) or set(remap.kinds) - kinds.keys():
+        raise p.fail(
+            target,
+            "T.axis.remap: one letter, S or R, for each loop variable",
+            found=f"'{remap.kinds}' for {len(remap.values)} variables",
+        )
+    pairs = zip(remap.kinds, remap.values, strict=True)
+    return [Axis(kinds[kind], _loop_domain(p, target, value), value) for kind, value in pairs]
 
 
 def assign(p: Parser, target: ast.expr, value: Any) -> None:
@@ -85,16 +92,6 @@ def assign(p: Parser, target: ast.expr, value: Any) -> None:
             assign(p, t, v)
         return
     raise p.fail(target, "a name, or a buffer's element, must stand before '='")
-
-
-def _remapped(p: Parser, node: ast.AST, remap: Remap) -> list[tuple[str, Any]]:
-    if len(remap.kinds) != len(remap.values) or set(remap.kinds) - {"S", "R"}:
-        raise p.fail(
-            node,
-            "T.axis.remap: one letter, S or R, for each loop variable",
-            found=f"'{remap.kinds}' for {len(remap.values)} variables",
-        )
-    return list(zip(remap.kinds, remap.values, strict=True))
 
 
 def _loop_domain(p: Parser, node: ast.AST, value: ir.PrimExpr) -> ir.Range:
@@ -194,10 +191,9 @@ def _domain(axis: Axis, p: Parser, target: ast.Name) -> ir.Range | None:
 
 
 def _bind_remap(p: Parser, target: ast.Name, remap: Remap) -> Any:
-    ((kind, value),) = _remapped(p, target, remap) if len(remap.values) == 1 else [("", None)]
-    if value is None:
+    if len(remap.values) != 1:
         raise p.fail(target, f"T.axis.remap gives {len(remap.values)} variables to one name")
-    return _bind_axis(p, target, Axis("data_par" if kind == "S" else "reduce", _loop_domain(p, target, value), value))
+    return _bind_axis(p, target, axes(p, target, remap)[0])
 
 
 def _bind_alloc(p: Parser, target: ast.Name, command: AllocBlockBuffer) -> Buffer:

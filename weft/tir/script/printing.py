@@ -125,18 +125,10 @@ def _attr_scope(node: stmts.AttrStmt, p: Printer) -> tuple[Doc, Doc | None]:
 
 
 def _is_launch(node: stmts.AttrStmt, p: Printer) -> bool:
-    iv = node.node
-    if node.attr_key != "thread_extent" or not isinstance(iv, ir.IterVar) or not isinstance(node.value, ir.PrimExpr):
+    iv, extent = node.node, node.value
+    if node.attr_key != "thread_extent" or not isinstance(iv, ir.IterVar) or not isinstance(extent, ir.PrimExpr):
         return False
-    if (
-        iv.iter_type != "thread"
-        or not iv.thread_tag
-        or iv.dom is None
-        or p.is_defined(iv.var)
-        or iv.var.dtype != node.value.dtype
-    ):
-        return False
-    return same(iv.dom.extent, node.value) and same(iv.dom.min, ir.const(0, node.value.dtype)) and type(iv.var) is Var
+    return not p.is_defined(iv.var) and _is_plain_thread(iv, extent, extent.dtype)
 
 
 def _assert_scope(node: stmts.AssertStmt, p: Printer) -> tuple[Doc, Doc | None]:
@@ -286,7 +278,7 @@ def _loop_args(node: stmts.For, p: Printer) -> tuple[list[Doc], list[tuple[str, 
         args = list(docs)
     if node.kind == stmts.ForKind.THREAD_BINDING:
         thread = node.thread_binding
-        if thread is not None and _is_plain_thread(thread, node):
+        if thread is not None and _is_plain_thread(thread, node.extent, node.loop_var.dtype):
             kwargs.append(("thread", quote(thread.thread_tag)))
         else:
             kwargs.append(("binding", any_literal(thread, p)))
@@ -297,17 +289,17 @@ def _loop_args(node: stmts.For, p: Printer) -> tuple[list[Doc], list[tuple[str, 
     return args, kwargs
 
 
-def _is_plain_thread(iv: ir.IterVar, loop: stmts.For) -> bool:
-    """Whether the thread axis is the one that ``T.thread_binding(..., thread=tag)`` makes."""
+def _is_plain_thread(iv: ir.IterVar, extent: ir.PrimExpr, dtype: str) -> bool:
+    """Whether a thread axis is the one that a tag makes: from 0 over `extent`, by a variable of `dtype`."""
     if (
         iv.dom is None
         or iv.iter_type != "thread"
         or not iv.thread_tag
         or type(iv.var) is not Var
-        or iv.var.dtype != loop.loop_var.dtype
+        or iv.var.dtype != dtype
     ):
         return False
-    return same(iv.dom.extent, loop.extent) and same(iv.dom.min, ir.const(0, loop.loop_var.dtype))
+    return same(iv.dom.extent, extent) and same(iv.dom.min, ir.const(0, dtype))
 
 
 # --- blocks -----------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.intrin import message
 from weft.tir.stmt import AssertStmt, BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, Stmt, While, seq
+from weft.tir.transform.scalarize import lane_count
 
 
 @ir.function_pass(kind=PrimFunc)
@@ -59,8 +60,8 @@ class _Check:
     def around(self, body: Stmt, analyzer: arith.Analyzer) -> Stmt:
         """Put the check around a statement, unless it is known to hold."""
         extent = self.buffer.shape[self.axis]
-        lanes = max(_lanes(e) for e in (self.index, *self.guard))
-        ramp = isinstance(self.index, ir.Ramp) and all(_lanes(g) == 1 for g in self.guard)
+        lanes = max(lane_count(e) for e in (self.index, *self.guard))
+        ramp = isinstance(self.index, ir.Ramp) and all(lane_count(g) == 1 for g in self.guard)
         for i in (0, lanes - 1) if ramp else range(lanes):
             index = _lane(self.index, i)
             low, high = index >= ir.const(0, index.dtype), index < ir.cast(index.dtype, extent)
@@ -75,16 +76,12 @@ class _Check:
         return body
 
 
-def _lanes(expr: ir.PrimExpr) -> int:
-    return ir.DataType(expr.dtype).lanes
-
-
 def _lane(expr: ir.PrimExpr, i: int) -> ir.PrimExpr:
     if isinstance(expr, ir.Ramp):
         return expr.base + expr.stride * i
     if isinstance(expr, ir.Broadcast):
         return expr.value
-    return expr if _lanes(expr) == 1 else ir.Shuffle((expr,), (ir.const(i, "int32"),))
+    return expr if lane_count(expr) == 1 else ir.Shuffle((expr,), (ir.const(i, "int32"),))
 
 
 def _checks(expr: Any, guard: tuple[ir.PrimExpr, ...], out: list[_Check]) -> None:

@@ -160,10 +160,8 @@ class _Compute(RewriteOnce):
         if isinstance(node, ir.CallIntrin) and node.op.name.startswith(_AS_WRITTEN):
             return ir.rebuild(node, lambda c: self.same_type(c, self.visit(c)))
         if isinstance(node, ir.Cast):
-            value = self.visit(node.value)
+            value = self.wide_value(node.value)
             target = self.widened(node.dtype) if self.narrow(node.dtype) else node.dtype
-            if self.narrow(value.dtype):
-                value = _widen(value, self.wide)
             return node if value is node.value and target == node.dtype else ir.cast(target, value)
         new = ir.rebuild(node, self.wide_value)
         if isinstance(node, ir.CallIntrin) and self.narrow(node.dtype):

@@ -41,11 +41,11 @@ Env = Mapping[ir.Var, Any]  # by vector variable: its lanes, as a buffer
 
 
 def _stmt(node: ir.Node, env: Env) -> Any:
-    if isinstance(node, LetStmt) and _lanes(node.var) > 1:
-        memory = decl_buffer((_lanes(node.var),), ir.DataType(node.var.dtype).element, node.var.name, scope="local")
-        fill = _each(_lanes(node.var), node.value, lambda i: BufferStore(memory, _lane(node.value, i, env), (i,)))
+    if isinstance(node, LetStmt) and lane_count(node.var) > 1:
+        memory = decl_buffer((lane_count(node.var),), ir.DataType(node.var.dtype).element, node.var.name, scope="local")
+        fill = _each(lane_count(node.var), node.value, lambda i: BufferStore(memory, _lane(node.value, i, env), (i,)))
         return AllocBuffer(memory, seq(fill, _stmt(node.body, {**env, node.var: memory})))
-    if isinstance(node, BufferStore) and any(_lanes(i) > 1 for i in node.indices):
+    if isinstance(node, BufferStore) and any(lane_count(i) > 1 for i in node.indices):
         return _store(node, env)
     if isinstance(node, Stmt):
         return ir.rebuild(node, lambda n: _stmt(n, env))
@@ -53,7 +53,7 @@ def _stmt(node: ir.Node, env: Env) -> Any:
 
 
 def _store(node: BufferStore, env: Env) -> Stmt:
-    lanes = max(_lanes(i) for i in node.indices)
+    lanes = max(lane_count(i) for i in node.indices)
     parts = (node.value, node.indices, node.predicate)
 
     def put(i: ir.PrimExpr, value: ir.PrimExpr) -> Stmt:
@@ -75,7 +75,8 @@ def _each(lanes: int, using: Any, body: Any) -> Stmt:
     return For(lane, ir.const(0, "int32"), ir.const(lanes, "int32"), ForKind.SERIAL, body(lane))
 
 
-def _lanes(e: ir.PrimExpr) -> int:
+def lane_count(e: ir.PrimExpr) -> int:
+    """Return how many lanes an expression has."""
     return ir.DataType(e.dtype).lanes
 
 
@@ -88,7 +89,7 @@ def _scalar(e: ir.PrimExpr, env: Env) -> Any:
 
 def _lane(e: ir.PrimExpr, i: ir.PrimExpr, env: Env) -> ir.PrimExpr:
     """Return one lane of a vector; a scalar is the same in all lanes."""
-    return _LANE(e, i, env) if _lanes(e) > 1 or isinstance(e, ir.Shuffle) else _scalar(e, env)
+    return _LANE(e, i, env) if lane_count(e) > 1 or isinstance(e, ir.Shuffle) else _scalar(e, env)
 
 
 def _refuse(e: ir.PrimExpr, i: ir.PrimExpr, env: Env) -> ir.PrimExpr:
@@ -143,7 +144,7 @@ def _var(e: ir.Var, i: ir.PrimExpr, env: Env) -> ir.PrimExpr:
 
 @_LANE.on(ir.Let)
 def _let(e: ir.Let, i: ir.PrimExpr, env: Env) -> ir.PrimExpr:
-    if _lanes(e.value) > 1 and ir.find(e.body, ir.Shuffle):
+    if lane_count(e.value) > 1 and ir.find(e.body, ir.Shuffle):
         return _refuse(e, i, env)  # other lanes of the variable may be picked
     var = ir.Var(e.var.name, ir.DataType(e.var.dtype).element)
     return ir.Let(var, _lane(e.value, i, env), _lane(e.body, i, {**env, e.var: var}))
@@ -163,9 +164,9 @@ def _shuffle(e: ir.Shuffle, i: ir.PrimExpr, env: Env) -> ir.PrimExpr:
         return _refuse(e, i, env)
     rest = index.value
     for v in e.vectors:
-        if rest < _lanes(v):
+        if rest < lane_count(v):
             return _lane(v, ir.const(rest, "int32"), env)
-        rest -= _lanes(v)
+        rest -= lane_count(v)
     return _refuse(e, i, env)
 
 
