@@ -1,13 +1,12 @@
 """The command line: every command, its exit codes, and what it prints where there is no terminal."""
 
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
 import weft
-from tests import onnx_models
+from tests import clock, onnx_models
 from weft.cli import main
 
 
@@ -189,8 +188,6 @@ def test_cache(files, tmp_path, monkeypatch, capsys):
 
 
 def test_python_dash_m(files):
-    run = subprocess.run(
-        [sys.executable, "-m", "weft", "run", str(files / "gone.so")], capture_output=True, text=True, check=False
-    )
+    run = clock.run([sys.executable, "-m", "weft", "run", str(files / "gone.so")])
     assert run.returncode == 1
     assert "no such library" in run.stderr

@@ -37,25 +37,17 @@ MUTUAL = f"""
     def main(x: {INT}) -> {BOOL}:
         r = Module.even(x)
         return r
-
-    @R.function
-    def even(x: {INT}) -> {BOOL}:
+"""
+for head, name, other in ("", "even", "odd"), ("(private=True)", "odd", "even"):
+    MUTUAL += f"""
+    @R.function{head}
+    def {name}(x: {INT}) -> {BOOL}:
         z = R.equal(x, R.const(0, "int64"))
         if z:
-            r = R.const(True, "bool")
+            r = R.const({name == "even"}, "bool")
         else:
             y = R.subtract(x, R.const(1, "int64"))
-            r = Module.odd(y)
-        return r
-
-    @R.function(private=True)
-    def odd(x: {INT}) -> {BOOL}:
-        z = R.equal(x, R.const(0, "int64"))
-        if z:
-            r = R.const(False, "bool")
-        else:
-            y = R.subtract(x, R.const(1, "int64"))
-            r = Module.even(y)
+            r = Module.{other}(y)
         return r
 """
 

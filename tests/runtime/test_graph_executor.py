@@ -1,8 +1,6 @@
 """Graphs of kernels that are written by hand: running, binding, parameters, export, and graphs that are malformed."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -239,21 +237,6 @@ def test_factory(kernels, tmp_path):
         given.run()
         check(given, x, w)
     refuses(ValueError, "not a graph executor", runtime.graph_executor.GraphModule, lib)
-
-
-def test_exported_without_the_compiler(kernels, tmp_path):
-    path = factory(kernels).export_library(tmp_path / "model.so")
-    np.save(tmp_path / "x.npy", random(0))
-    program = f"""
-import sys, numpy as np, weft
-from weft.runtime import graph_executor
-m = graph_executor.GraphModule(weft.runtime.load_module({str(path)!r})["default"](weft.cpu()))
-m.run(x=np.load({str(tmp_path / "x.npy")!r}))
-np.save({str(tmp_path / "y.npy")!r}, m.get_output(0).numpy())
-assert not [n for n in sys.modules if n.startswith(("weft.tir", "weft.relay", "weft.relax", "llvmlite"))]
-"""
-    subprocess.run([sys.executable, "-c", program], check=True)
-    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), 2 * (random(0) + random(1)), rtol=1e-6)
 
 
 def test_altered_library_bytes(kernels):

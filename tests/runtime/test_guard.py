@@ -132,13 +132,20 @@ def test_fresh_memory_is_no_number(library):
         assert output.startswith("[15]\n")
 
 
-def test_a_planned_tensor_is_guarded(model):
-    program = "vm = weft.runtime.VirtualMachine(lib, weft.cpu())\n"
-    program += "for n in 16, 17: print(vm['main_past'](count(n), x).numpy()[0, 0] > 1000, flush=True)"
+@pytest.mark.parametrize(
+    ("call", "first", "access", "kernel"),
+    [
+        ("print(vm['main_past'](count(n), x).numpy()[0, 0] > 1000, flush=True)", "True\n", "write to", "past"),
+        ("vm['main_past_input'](count(n), np.ones(16, 'float32'))", "", "read of", "past_input"),
+    ],
+    ids=["planned", "from elsewhere"],
+)
+def test_tensors_of_a_machine_are_guarded(model, call, first, access, kernel):
+    program = f"vm = weft.runtime.VirtualMachine(lib, weft.cpu())\nfor n in 16, 17: {call}"
     status, output = run("1", model, program)
     assert status == -signal.SIGSEGV, output
-    assert re.match(f"True\nguard: write to {AT_64}, outside of it; running: (main_)?past\n", output), output
-    assert run("0", model, program) == (0, "True\nTrue\n")
+    assert re.match(f"{first}guard: {access} {AT_64}, outside of it; running: (main_)?{kernel}\n", output), output
+    assert run("0", model, program) == (0, first * 2)
 
 
 GRAPH = """
@@ -161,14 +168,6 @@ def test_a_tensor_that_shares_storage_in_a_graph_is_guarded(library):
     status, output = run("1", library, GRAPH)
     assert status == -signal.SIGSEGV, output
     assert output.startswith(f"2.0\nguard: write to {AT_64}, outside of it; running: past\n")
-
-
-def test_an_argument_from_elsewhere_is_guarded(model):
-    program = "vm = weft.runtime.VirtualMachine(lib, weft.cpu())\n"
-    program += "for n in 16, 17: vm['main_past_input'](count(n), np.ones(16, 'float32'))"
-    status, output = run("1", model, program)
-    assert status == -signal.SIGSEGV, output
-    assert re.match(f"guard: read of {AT_64}, outside of it; running: (main_)?past_input\n", output), output
 
 
 def test_a_wrong_value_is_refused(library):

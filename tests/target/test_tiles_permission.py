@@ -1,12 +1,12 @@
 """Where the system refuses matrix tiles, code that has them gives an error, and this machine's target has none."""
 
 import os
-import subprocess
 import sys
 
 import pytest
 
 import weft
+from tests import clock
 from tests.target import amx_emulation as amx
 from tests.tir.test_tiles import operands, product
 from weft.target import cpu
@@ -38,9 +38,7 @@ print("features:", sorted(f for f in host_features() if f.startswith("amx")))
 
 def test_refused_tiles_are_errors(tmp_path):
     environment = {**os.environ, "WEFT_MATRIX_TILES": "off"}
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, str(tmp_path / "tiles.so")], capture_output=True, text=True, env=environment
-    )
+    done = clock.run([sys.executable, "-c", _PROGRAM, str(tmp_path / "tiles.so")], env=environment)
     assert done.returncode == 0, done.stderr
     call, load, features = done.stdout.splitlines()
     assert call.startswith("call: default_function: compiled for a processor with matrix tiles (amx-tile)")

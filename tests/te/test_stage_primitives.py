@@ -35,12 +35,18 @@ def test_prefetch():
     refuses(error.ScheduleError, "does not read 'C'", s[b].prefetch, te.placeholder((4,), name="C"), b.op.axis[0], 1)
 
 
-def test_double_buffer():
-    a = te.placeholder((10, 32), name="A")
-    b = te.compute((10, 32), lambda i, j: a[i, j] * 2.0, name="B")
-    c = te.compute((10, 32), lambda i, j: b[i, 31 - j] + 1.0, name="C")
+def mirrored(rows):
+    """Stages that double and mirror rows, and their schedule: the first computes a row where the second reads it."""
+    a = te.placeholder((rows, 32), name="A")
+    b = te.compute((rows, 32), lambda i, j: a[i, j] * 2.0, name="B")
+    c = te.compute((rows, 32), lambda i, j: b[i, 31 - j] + 1.0, name="C")
     s = te.create_schedule(c.op)
     s[b].compute_at(s[c], c.op.axis[0])
+    return a, b, c, s
+
+
+def test_double_buffer():
+    a, b, c, s = mirrored(10)
     s[b].double_buffer()
     func = te.schedule.schedule_to_prim_func(s, [a, c])
     lowered = tir.transform.InjectDoubleBuffer()(weft.IRModule({"main": func}))["main"]
@@ -62,11 +68,7 @@ def prefetched(s):
 @pytest.mark.parametrize("offset", [1, 3])
 def test_prefetch_in_a_stage_that_another_one_runs(offset):
     """The producer computes one row in each iteration; its own loop over rows is gone, its offset is not."""
-    a = te.placeholder((20, 32), name="A")
-    b = te.compute((20, 32), lambda i, j: a[i, j] * 2.0, name="B")
-    c = te.compute((20, 32), lambda i, j: b[i, 31 - j] + 1.0, name="C")
-    s = te.create_schedule(c.op)
-    s[b].compute_at(s[c], c.op.axis[0])
+    a, b, c, s = mirrored(20)
     s[b].prefetch(a, b.op.axis[0], offset)
     assert prefetched(s) == [[f"i + {offset}", "0"]]
     check(s, [a, c], lambda x: 2 * x[:, ::-1] + 1)

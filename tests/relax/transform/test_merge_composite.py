@@ -1,6 +1,7 @@
 """Groups for one code generator hang together in one function, without circles; results stay."""
 
 import numpy as np
+import pytest
 
 import weft
 from tests.relax_models import written
@@ -49,15 +50,16 @@ def test_chains_are_one_function():
     assert len([b for b in func.body.blocks[0].bindings if isinstance(b.value, relax.Function)]) >= 2
 
 
-def test_generators_stay_apart():
-    lines = ["a = R.matmul(x, w)", "b = R.exp(a)", "c = R.matmul(b, w)", "d = R.sin(c)", "e = R.nn.relu(d)"]
-    assert check(module(*lines))[0] == ["one", "one", "one", "two"]
-
-
-def test_no_circle_arises():
-    """The product of a and b(a) cannot join a's group, because exp lies between."""
-    lines = ["a = R.matmul(x, w)", "b = R.exp(a)", "c = R.matmul(a, b)"]
-    assert check(module(*lines))[0] == ["one", "one", "two"]
+@pytest.mark.parametrize(
+    ("lines", "names"),
+    [
+        ("a = R.matmul(x, w); b = R.exp(a); c = R.matmul(b, w); d = R.sin(c); e = R.nn.relu(d)", "one one one two"),
+        ("a = R.matmul(x, w); b = R.exp(a); c = R.matmul(a, b)", "one one two"),  # else a circle: exp lies between
+        ("a = R.matmul(x, w); b = R.nn.relu(x); c = R.matmul(a, b); d = R.nn.relu(c)", "one"),
+    ],
+)
+def test_generators_stay_apart_and_branches_join(lines, names):
+    assert check(module(*lines.split("; ")))[0] == names.split()
 
 
 def test_several_results():
@@ -65,11 +67,6 @@ def test_several_results():
     names, new = check(module(*lines))
     assert names == ["one"]
     assert isinstance(new["fused_relax_matmul_relax_nn_relu_one"].ret_ty, relax.TupleType)
-
-
-def test_joining_branches():
-    lines = ["a = R.matmul(x, w)", "b = R.nn.relu(x)", "c = R.matmul(a, b)", "d = R.nn.relu(c)"]
-    assert check(module(*lines))[0] == ["one"]
 
 
 def test_nothing_to_merge():

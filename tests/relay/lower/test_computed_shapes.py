@@ -31,9 +31,11 @@ def test_what_shapes_compute_needs_no_tensors(body):
     check(text, (floats(3, 4),), (floats(1, 4),))
 
 
-def test_elements_of_a_parameter():
+def test_elements_of_a_parameter_or_a_scalar_of_the_machine():
     text = program("exp(dyn.reshape(%x, %s))", "%x: Tensor[(?, 4), float32], %s: Tensor[(2), int64]")
     check(text, (floats(3, 4), np.array([2, 6])), (floats(3, 4), np.array([12, 1])))
+    text = program('%0 = add(%n, 1); exp(dyn.full(3f, %0, dtype="float32"))', "%n: int32")
+    check(text, (np.int32(4),), (np.int32(0),))
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
@@ -43,11 +45,6 @@ def test_elements_that_a_kernel_computes(dtype):
         "%x: Tensor[(1, 4), float32], %y: Tensor[(2), float32]",
     )
     check(text, (floats(1, 4), np.array([3.1, 3.9], "float32")), (floats(1, 4), np.array([1, 4], "float32")))
-
-
-def test_a_scalar_of_the_machine_is_a_dimension():
-    text = program('%0 = add(%n, 1); exp(dyn.full(3f, %0, dtype="float32"))', "%n: int32")
-    check(text, (np.int32(4),), (np.int32(0),))
 
 
 def test_numbers_inside_kernels():

@@ -36,28 +36,20 @@ def test_equal_kernels_are_one_function():
 
 
 def test_tuples_cross_the_border_of_a_region():
+    """One of tensors, and one with a number of the machine inside."""
     text = """
-    def @main(%p: (Tensor[(2, 4), float32], (Tensor[(2, 4), float32], Tensor[(4), float32]))) {
+    def @main(%p: (Tensor[(2, 4), float32], (Tensor[(2, 4), float32], Tensor[(4), float32])),
+              %q: (Tensor[(2), float32], (Tensor[(2), float32], (int64,)))) {
       %0 = %p.1;
       %1 = add(%p.0, %0.1);
       %2 = split(%1, indices_or_sections=2, axis=1);
       %3 = concatenate((%2.1, %2.0), axis=1);
-      (%2, tanh(%3), %0.0)
+      %4 = %q.1;
+      ((%2, tanh(%3), %0.0), (multiply(%q.0, %4.0), %4))
     }
     """
-    x, y, z = floats(2, 4), floats(2, 4), floats(4)
-    check(text, ((x, (y, z)),))
-
-
-def test_a_number_of_the_machine_inside_of_tuples_crosses_the_border():
-    text = """
-    def @main(%p: (Tensor[(2), float32], (Tensor[(2), float32], (int64,)))) {
-      %0 = %p.1;
-      (multiply(%p.0, %0.0), %0)
-    }
-    """
-    x, y = floats(2), floats(2)
-    check(text, ((x, (y, (np.int64(3),))),))
+    x, y, z, v, w = floats(2, 4), floats(2, 4), floats(4), floats(2), floats(2)
+    check(text, ((x, (y, z)), (v, (w, (np.int64(3),)))))
 
 
 def test_weights_are_packed_and_epilogues_fused():

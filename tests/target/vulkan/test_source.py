@@ -1,12 +1,12 @@
 """The text of Vulkan's kernels; ``tests/devices`` runs them where a device is."""
 
 import re
-import subprocess
 import sys
 
 import pytest
 
 import weft
+from tests import clock
 from tests.target.programs import FUNCTIONS, FUNCTIONS_OF_TWO, sum_of_many, vector
 from weft import te, tir
 from weft.error import CodegenError, WeftError
@@ -76,13 +76,8 @@ def test_a_machine_without_the_compiler(monkeypatch):
 
 def test_a_machine_without_a_driver():
     program = "import weft; print(weft.vulkan(0).exist); weft.runtime.empty((1,), 'float32', weft.vulkan(0))"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"WEFT_VULKAN_DRIVER": "no_such.so", "PYTHONPATH": ":".join(sys.path)},
-    )
+    env = {"WEFT_VULKAN_DRIVER": "no_such.so", "PYTHONPATH": ":".join(sys.path)}
+    done = clock.run([sys.executable, "-c", program], env=env)
     assert done.stdout.strip() == "False"
     assert "no Vulkan device (no_such.so: cannot open shared object file" in done.stderr
 

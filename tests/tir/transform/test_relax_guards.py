@@ -66,11 +66,8 @@ def guards(func):
     return sum(isinstance(n, weft.tir.IfThenElse) for n in walk(after))
 
 
-def test_a_sum_of_products_loads_zeros():
+def test_a_sum_of_products_loads_zeros_and_other_reductions_keep_their_condition():
     assert guards(products) == 1  # that of the result
-
-
-def test_other_reductions_keep_their_condition():
     assert guards(strided) == 1
 
 
