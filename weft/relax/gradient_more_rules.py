@@ -9,13 +9,11 @@ import itertools
 import math
 from collections.abc import Callable
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft import error, ir
+from weft.relax.block_builder import BlockBuilder
 from weft.relax.gradient_rules import fit, like, of_one_element, operators, rule, shape_of
-
-if TYPE_CHECKING:
-    from weft.relax.block_builder import BlockBuilder
 
 _o = operators
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from weft.autotvm.task.task import Task
 from weft.tune.front_end import MeasureErrorNo
-
-if TYPE_CHECKING:
-    from weft.autotvm.task.task import Task
 
 __all__ = ["Builder", "MeasureErrorNo", "MeasureInput", "MeasureResult", "Runner", "create_measure_batch"]
 

@@ -6,16 +6,14 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import numpy as np
 
+from weft.autotvm.database import Database
 from weft.autotvm.record import encode
 from weft.autotvm.units import format_si_prefix
 from weft.tune import log
-
-if TYPE_CHECKING:
-    from weft.autotvm.database import Database
 
 __all__ = ["Monitor", "log_to_database", "log_to_file", "progress_bar"]
 

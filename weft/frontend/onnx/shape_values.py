@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.model import dtype_name
+from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import find_converter
 from weft.frontend.onnx.value import MAX_ELEMENTS, Value, elements_of
 from weft.ir import DataType
 from weft.registry import Registry
 from weft.runtime.host import STORED
-
-if TYPE_CHECKING:
-    from weft.frontend.onnx.node import Node
 
 Array = Any  # NumPy array of objects
 _RULES: Registry[Callable[..., Any]] = Registry()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft import ir, relax, te
 from weft.error import ModelImportError
@@ -12,9 +12,7 @@ from weft.frontend.building import Refusing
 from weft.frontend.common import pairs
 from weft.frontend.complex_arithmetic import Arithmetic, Complex
 from weft.frontend.torch.symbols import Dim, Symbols, as_expr
-
-if TYPE_CHECKING:
-    from weft.relax import BlockBuilder
+from weft.relax import BlockBuilder
 
 _DTYPES = pairs("""float:float32 double:float64 half:float16 long:int64 int:int32 complex64:float32 complex128:float64
     cfloat:float32""")

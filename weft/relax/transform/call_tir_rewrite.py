@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft import ir
 from weft.error import LoweringError
+from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import alloc_tensor, is_op
+from weft.relax.expr import Binding
 from weft.relax.rewriter import rewrite_bindings
-
-if TYPE_CHECKING:
-    from weft.relax.block_builder import BlockBuilder
-    from weft.relax.expr import Binding
 
 
 @ir.function_pass(kind=ir.Function, opt_level=0)

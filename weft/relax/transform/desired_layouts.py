@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft import ir, op, tir
-from weft.relax.expr import DataflowBlock, DataflowVar, MatchCast, SeqExpr
+from weft.relax.block_builder import BlockBuilder
+from weft.relax.expr import Binding, DataflowBlock, DataflowVar, MatchCast, SeqExpr
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.transform.infer_layout import has_blocks, infer_layouts, initial_layout
 from weft.relax.transform.panels import permute
 from weft.tir.schedule import IndexMap
-
-if TYPE_CHECKING:
-    from weft.relax.block_builder import BlockBuilder
-    from weft.relax.expr import Binding
 
 
 def converted(

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from weft.ir import Call, Constant, Expr, PrimExpr, as_int, constant, int64
 from weft.machine import Machine
 from weft.op import make_call, simplify
+from weft.relax.block_builder import BlockBuilder
 from weft.relax.transform import panels
 from weft.runtime import aligned
-
-if TYPE_CHECKING:
-    from weft.relax.block_builder import BlockBuilder
 
 FEW_CHANNELS = 4
 """Up to so many channels, an image is read as it is, its pixels broadcast, and one made leaves most lanes idle.

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from weft.ir import Attrs, Call, Constant, Expr, Function, IRModule, Op, TupleGetItem, constant, function_pass
+from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import is_op
+from weft.relax.expr import Binding
 from weft.relax.rewriter import all_bindings, rewrite_bindings, use_counts
-
-if TYPE_CHECKING:
-    from weft.relax.block_builder import BlockBuilder
-    from weft.relax.expr import Binding
 
 _CONVS = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
 

@@ -9,24 +9,21 @@ is 128 larger.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from weft.ir import Attrs, Call, Constant, Expr, Function, IRModule, Op, TensorType, constant, function_pass
 from weft.op import make_call
+from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import CORE_OPS
-from weft.relax.expr import MatchCast
+from weft.relax.expr import Binding, MatchCast
 from weft.relax.infer import same_shape
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.transform.element_moves import VIEWS
 from weft.relax.transform.fold_constant import evaluate
 from weft.relax.unused import remove_all_unused
 from weft.runtime import aligned
-
-if TYPE_CHECKING:
-    from weft.relax.block_builder import BlockBuilder
-    from weft.relax.expr import Binding
 
 _FORM = ("uint8", "int8", "int32")
 _COLUMNS = {"matmul": 1, "nn.conv1d": 0, "nn.conv2d": 0, "nn.conv3d": 0}

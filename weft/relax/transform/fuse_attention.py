@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from weft import arith, ir, op
+from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import is_op
-from weft.relax.expr import DataflowVar, Var
+from weft.relax.expr import Binding, DataflowVar, Var
 from weft.relax.rewriter import all_bindings, rewrite_bindings, use_counts
-
-if TYPE_CHECKING:
-    from weft.relax.block_builder import BlockBuilder
-    from weft.relax.expr import Binding
 
 _HEADS_LAST = (0, 2, 1, 3)
 _PARTS_FIRST = (2, 0, 3, 1, 4)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from weft.ir import Call, Constant, Expr, Function, IRModule, TensorType, constant, function_pass, structural_equal
+from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import is_op
+from weft.relax.expr import Binding
 from weft.relax.rewriter import all_bindings, rewrite_bindings, use_counts
 from weft.relax.transform.fold_batch_norm import before_bias, channels_of, convolution_before, per_channel
-
-if TYPE_CHECKING:
-    from weft.relax.block_builder import BlockBuilder
-    from weft.relax.expr import Binding
 
 
 @function_pass(kind=Function, opt_level=1)

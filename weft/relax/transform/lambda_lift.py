@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft.ir import Call, Expr, ExprVar, Function, FuncType, GlobalVar, IRModule, SizeVar, module_pass, shape_expr, walk
 from weft.ir import Var as ScalarVar
+from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import call_pure_packed, is_op
-from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, Var, VarBinding
+from weft.relax.expr import Binding, BindingBlock, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type
 from weft.relax.rename import rename_vars, variables
 from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.relax.transform.vm_shape_lower import type_dims
 from weft.relax.unused import remove_all_unused
-
-if TYPE_CHECKING:
-    from weft.relax.block_builder import BlockBuilder
-    from weft.relax.expr import Binding
 
 _MAKE_CLOSURE = "vm.builtin.make_closure"
 

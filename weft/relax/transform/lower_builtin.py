@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft import ir
 from weft.error import LoweringError
 from weft.registry import Registry
+from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import alloc_storage, as_vdevice, call_builtin, is_op, storage_tensor
-from weft.relax.expr import BindingBlock, SeqExpr, Var, VarBinding
+from weft.relax.expr import Binding, BindingBlock, SeqExpr, Var, VarBinding
 from weft.relax.memory_ops import kill_object
 from weft.relax.rename import variables
 from weft.relax.rewriter import rewrite_bindings
@@ -21,10 +22,6 @@ from weft.relax.transform.plan_memory import device_of, size_in_bytes
 from weft.relax.transform.to_non_dataflow import map_values
 from weft.runtime import Device, device
 from weft.target import Target
-
-if TYPE_CHECKING:
-    from weft.relax.block_builder import BlockBuilder
-    from weft.relax.expr import Binding
 
 
 @ir.function_pass(kind=ir.Function, opt_level=0)

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft import error, ir, op
+from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.effects import mutable_variables
-from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, VarBinding
+from weft.relax.expr import Binding, BindingBlock, MatchCast, SeqExpr, VarBinding
 from weft.relax.expr import Var as RelaxVar
 from weft.relax.infer import function_type
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.transform.element_moves import PRODUCTS, SELECTIONS
 from weft.relax.unused import remove_all_unused
-
-if TYPE_CHECKING:
-    from weft.relax.block_builder import BlockBuilder
-    from weft.relax.expr import Binding
 
 _ALWAYS = PRODUCTS | frozenset(
     "linear outer nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose nn.attention nn.attention_bias".split()

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft import op, runtime
 from weft.ir import Call, Constant, Expr, Function, IRModule, Op, TensorType, Tuple, constant, function_pass, walk
+from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import CORE_OPS
-from weft.relax.expr import MatchCast, SeqExpr
+from weft.relax.expr import Binding, MatchCast, SeqExpr
 from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.relax.transform.element_moves import PRODUCTS, SELECTIONS
 from weft.relax.unused import remove_all_unused
-
-if TYPE_CHECKING:
-    from weft.relax.block_builder import BlockBuilder
-    from weft.relax.expr import Binding
 
 _NARROW, _WIDE = "bfloat16", "float32"
 _FORM = (_NARROW, _NARROW, _WIDE)

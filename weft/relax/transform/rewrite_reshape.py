@@ -6,18 +6,15 @@ Operations that only give memory another shape become ``relax.reshape``, which c
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft import ir, tir
 from weft.relax.analysis.tir_pattern import reshaped_parameter
+from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import is_op
 from weft.relax.effects import is_mergeable, mutable_variables
-from weft.relax.expr import DataflowVar
+from weft.relax.expr import Binding, DataflowVar
 from weft.relax.rewriter import rewrite_bindings
-
-if TYPE_CHECKING:
-    from weft.relax.block_builder import BlockBuilder
-    from weft.relax.expr import Binding
 
 _VIEWS = ("flatten", "expand_dims", "squeeze", "nn.batch_flatten", "reshape")
 

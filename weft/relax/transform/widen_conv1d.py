@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from weft import ir, registry, runtime
 from weft.op import Layout, get_op_def, in_places, make_call
+from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import CORE_OPS, is_op
+from weft.relax.expr import Binding
 from weft.relax.rewriter import rewrite_bindings
-
-if TYPE_CHECKING:
-    from weft.relax.block_builder import BlockBuilder
-    from weft.relax.expr import Binding
 
 
 @ir.function_pass(kind=ir.Function, opt_level=2)
