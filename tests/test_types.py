@@ -32,8 +32,8 @@ MOST = {
     "target": (0, 51),
     "te": (0, 146),
     "testing": (0, 39),
-    "tir": (3, 371),
-    "topi": (1, 633),
+    "tir": (3, 365),
+    "topi": (1, 629),
     "tune": (0, 21),
 }
 """Of each package: parameters of public functions that are still Any, and all such annotations; both only go down."""
