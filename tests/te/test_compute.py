@@ -139,7 +139,7 @@ def test_tags() -> None:
 def test_softmax_is_made_in_milliseconds() -> None:
     a = te.placeholder((SizeVar("n", "int64"), int64(768)), name="a")
     te.create_prim_func([a, softmax(a)])
-    soon(0.005, lambda: te.create_prim_func([a, softmax(a)]), 100)
+    soon(0.01, lambda: te.create_prim_func([a, softmax(a)]), 100)
 
 
 @pytest.mark.parametrize(

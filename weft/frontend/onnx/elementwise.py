@@ -80,8 +80,6 @@ def _mod(node: Node) -> Any:
     fmod, by = bool(node.attr("fmod", 0)), node.const(1)
     if by is not None and by.dtype.kind in "iu" and not by.all():
         node.error("an integer is divided by 0", found="a constant divisor with an element of 0")
-    if "float" in node.dtype() and not fmod:
-        node.error("floating-point numbers have the remainder of C alone", expected="attribute fmod = 1")
     return node.op("fmod" if fmod else "mod", *node.broadcasting(node.x(0), node.x(1)))
 
 
