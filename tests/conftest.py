@@ -98,6 +98,16 @@ def _identity(value: object) -> Hashable:
     return value if isinstance(value, (str, bool, int)) else id(value)
 
 
+_FIRST: dict[Path, object] = {}
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let each test draw what it draws alone: the generator that a module's tests share begins anew."""
+    generator = getattr(getattr(item, "module", None), "RNG", None)
+    if generator is not None:
+        generator.bit_generator.state = _FIRST.setdefault(item.path, generator.bit_generator.state)
+
+
 def pytest_collection_finish() -> None:
     """Refuse test modules that change Weft's settings for every test after them."""
     assert _settings() == _BEFORE, f"a module that was collected changed {_settings().items() ^ _BEFORE.items()}"

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
-
-import numpy as np
 
 from weft import ir
 from weft.autotvm.measure import MeasureInput, MeasureResult
-from weft.autotvm.record import encode, load_from_file
+from weft.autotvm.record import encode, fastest, load_from_file
 from weft.error import InvalidArgument
 from weft.runtime import write_file
 from weft.target import Target, TargetLike
@@ -67,21 +64,18 @@ class BaseGraphTuner:
         if not self._records:
             found = sorted({str(r[0].target) for r in measured})
             raise InvalidArgument("no records to choose from", expected=wanted, found=", ".join(found) or "none")
-        self._optimal: dict[Any, Record] = {}
+        self._optimal: list[Record] = []
 
     def benchmark_layout_transform(self, **options: object) -> None:
         """Measure what transformations between records cost; as none is needed, nothing is run."""
 
     def run(self, **options: object) -> None:
         """Choose the record of each workload."""
-        for record in self._records:
-            best = self._optimal.setdefault(record[0].task.workload, record)
-            if np.mean(record[1].costs) < np.mean(best[1].costs):
-                self._optimal[record[0].task.workload] = record
+        self._optimal = fastest(self._records)
 
     def get_optimal_records(self) -> list[Record]:
         """List the records that were chosen."""
-        return list(self._optimal.values())
+        return self._optimal
 
     def write_opt_sch2record_file(self, record_file: str | os.PathLike[str] = "graph_opt_schedule.log") -> None:
         """Write the records that were chosen, for ``autotvm.apply_graph_best``."""

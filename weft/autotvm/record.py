@@ -12,7 +12,7 @@ import io
 import json
 import os
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -129,11 +129,16 @@ def split_workload(in_file: str, clean: bool = True) -> None:
         write_file(f"{in_file}.{number:03d}.wkl", "\n".join(dict.fromkeys(lines) if clean else lines) + "\n")
 
 
-def pick_best(in_file: str, out_file: str) -> None:
-    """Write the fastest record of each target and workload to another file."""
+def fastest(records: Iterable[tuple[MeasureInput, MeasureResult]]) -> list[tuple[MeasureInput, MeasureResult]]:
+    """List the fastest record of each target and workload."""
     best: dict[Any, tuple[MeasureInput, MeasureResult]] = {}
-    for inp, res in load_from_file(in_file):
+    for inp, res in records:
         key = str(inp.target), inp.task.workload
         if res.error_no == 0 and (key not in best or np.mean(res.costs) < np.mean(best[key][1].costs)):
             best[key] = inp, res
-    write_file(out_file, "".join(f"{encode(*r)}\n" for r in best.values()) or "\n")
+    return list(best.values())
+
+
+def pick_best(in_file: str, out_file: str) -> None:
+    """Write the fastest record of each target and workload to another file."""
+    write_file(out_file, "".join(f"{encode(*r)}\n" for r in fastest(load_from_file(in_file))) or "\n")
