@@ -6,7 +6,7 @@ import pytest
 from tests.refusals import refuses
 from tests.tir.schedule.run_scheduled import run
 from weft import ir, te, tir
-from weft.error import ScheduleError
+from weft.error import InvalidArgument, ScheduleError
 from weft.script import tir as T
 from weft.tir import interpret
 from weft.tir.pipeline import lower
@@ -360,6 +360,63 @@ def test_rfactor_max_and_refusals():
     out = np.zeros(3, np.float32)
     run(sch.func, x, out)
     np.testing.assert_allclose(out, x.max(1))
+
+
+SEVERAL = {  # combiners of an index and a value
+    "first greatest": lambda x, y: (
+        tir.Select((x[1] > y[1]) | ((x[1] == y[1]) & (x[0] < y[0])), x[0], y[0]),
+        x[1] > y[1],
+    ),
+    "greatest, new first": lambda x, y: (tir.Select(y[1] > x[1], y[0], x[0]), x[1] >= y[1]),
+    "sum": lambda x, y: (x[0] + y[0], x[1] > y[1]),
+    "least index": lambda x, y: (tir.min(x[0], y[0]), x[1] > y[1]),
+}
+NO_ORDER = {
+    "another order": lambda x, y: (tir.Select(x[1] < y[1], x[0], y[0]), x[1] > y[1]),
+    "a constant": lambda x, y: (tir.Select(x[1] > 0.5, x[0], y[0]), x[1] > y[1]),
+    "a factor": lambda x, y: (x[0] + y[0] * x[0], x[1] > y[1]),
+}
+
+
+def rows_of_pairs(combine):
+    a = te.placeholder((3, 13), name="A")
+    index = te.compute((3, 13), lambda i, j: j, name="I")
+    r = te.reduce_axis((0, 13), name="k")
+
+    def combiner(x, y):
+        chosen, wins = combine(x, y)
+        return chosen, tir.Select(wins, x[1], y[1])
+
+    reducer = te.comm_reducer(combiner, lambda i, v: (tir.const(0, i), tir.min_value(v)))
+    return te.create_prim_func([a, *te.compute((3,), lambda i: reducer((index[i, r], a[i, r]), axis=r), name="S")])
+
+
+@pytest.mark.parametrize("loop", [1, 2])
+@pytest.mark.parametrize("combine", SEVERAL.values(), ids=SEVERAL)
+def test_rfactor_of_several_values(combine, loop):
+    a = np.random.default_rng(2).standard_normal((3, 13), np.float32)
+    results = []
+    for factored in (False, True):
+        sch = Schedule(rows_of_pairs(combine))
+        sch.split(sch.get_loops(sch.get_block("S"))[1], [None, 4])
+        if factored:
+            sch.rfactor(sch.get_loops(sch.get_block("S"))[loop])
+        out = np.zeros(3, np.int32), np.zeros(3, np.float32)
+        run(sch.func, a, *out)
+        results.append(out)
+    np.testing.assert_array_equal(results[0][1], a.max(1))
+    np.testing.assert_array_equal(results[1][0], results[0][0])
+    np.testing.assert_array_equal(results[1][1], results[0][1])
+
+
+@pytest.mark.parametrize("combine", NO_ORDER.values(), ids=NO_ORDER)
+def test_parts_that_cannot_be_joined_are_refused(combine):
+    sch = Schedule(rows_of_pairs(combine))
+    loop = sch.get_loops(sch.get_block("S"))[1]
+    refuses(ScheduleError, "not a reduction of the form", sch.rfactor, loop)
+    sch.bind(loop, "threadIdx.x")
+    with pytest.raises(InvalidArgument, match="cannot be shared among threads"):
+        tir.transform.LowerCrossThreadReduction()(ir.IRModule({"main": sch.func}))
 
 
 def test_cache_write_and_read():

@@ -5,7 +5,7 @@ Decompose_reduction splits off the init, rfactor turns a reduction loop into a s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import arith, ir
@@ -13,12 +13,10 @@ from weft.tir.analysis import structure
 from weft.tir.analysis.access import access_regions
 from weft.tir.analysis.apart import instances_apart
 from weft.tir.analysis.dependence import is_reduction
+from weft.tir.analysis.reductions import COMBINERS, Reduction, reduction_of
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
 from weft.tir.schedule.state import ScheduleState, refuse
-from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, seq
-
-COMBINERS = {ir.Add: "sum", ir.Mul: "prod", ir.Max: "max", ir.Min: "min"}
-"""Binary nodes that are commutative and associative, and the name of the reduction each makes."""
+from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, LetStmt, Stmt, seq
 
 
 def numeric_max(a: ir.PrimExpr, b: ir.PrimExpr) -> ir.PrimExpr:
@@ -26,7 +24,7 @@ def numeric_max(a: ir.PrimExpr, b: ir.PrimExpr) -> ir.PrimExpr:
     return ir.Select(ir.GT(a, b), a, b)
 
 
-_IDENTITY = {ir.Add: 0, ir.Mul: 1}
+_IDENTITY: dict[type, int] = {ir.Add: 0, ir.Mul: 1}
 
 
 def _is_number(value: ir.PrimExpr, number: int) -> bool:
@@ -148,30 +146,26 @@ def rfactor(state: ScheduleState, var: ir.Var, factor_axis: int = 0) -> str:
         raise refuse(f"{len(realizes)} blocks stand under the loop, one is needed", loops=loop)
     realize = realizes[0]
     block, name = realize.block, realize.block.name_hint
-    found = combiner_of(block)
-    if (
-        found is None
-        or block.init is None
-        or not isinstance(block.init, BufferStore)
-        or not is_reduction(realize, state.scope_of(path))
-    ):
+    found = reduction_of(block) if is_reduction(realize, state.scope_of(path)) else "it is not a whole reduction"
+    if isinstance(found, str):
         raise refuse(
             "the block is not a reduction of the form B[i] = B[i] op f with a commutative op",
             block=name,
-            help="+, *, max and min are known",
+            help=f"{found}; +, *, max, min and choices by them are known",
         )
-    combine, store, source = found
-    if combine in _IDENTITY and not _is_number(block.init.value, _IDENTITY[combine]):
-        raise refuse(f"the reduction starts from {block.init.value}, which every part would add again", block=name)
+    for result, start in zip(found.reducer.result, found.reducer.identity_element, strict=True):
+        if type(result) in _IDENTITY and not _is_number(start, _IDENTITY[type(result)]):
+            raise refuse(f"the reduction starts from {start}, which every part would add again", block=name)
     analyzer = state.analyzer_at(path)
     reduce_value = [
         iv for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if var in structure.used_vars(v)
     ]
     if not reduce_value or any(iv.iter_type != "reduce" for iv in reduce_value):
         raise refuse("the loop is not a reduction loop of the block", loops=loop, block=name)
-    axis = factor_axis if factor_axis >= 0 else factor_axis + len(store.buffer.shape) + 1
-    if not 0 <= axis <= len(store.buffer.shape):
-        raise refuse(f"factor_axis {factor_axis} is outside {len(store.buffer.shape) + 1} dimensions", block=name)
+    places = len(found.indices) + 1
+    axis = factor_axis if factor_axis >= 0 else factor_axis + places
+    if not 0 <= axis < places:
+        raise refuse(f"factor_axis {factor_axis} is outside {places} dimensions", block=name)
     loops = state.loops_of(name)
     if loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
         raise refuse(
@@ -183,13 +177,16 @@ def rfactor(state: ScheduleState, var: ir.Var, factor_axis: int = 0) -> str:
     conditions = _check_nest(loops, realize)
     if not instances_apart(loops, realize, ("data_par", "reduce")):
         raise refuse("the loops are not known to run the block once for each of its values", loops=loops, block=name)
-    shape = (*store.buffer.shape[:axis], loop.extent, *store.buffer.shape[axis:])
-    partial = decl_buffer(shape, store.buffer.dtype, f"{store.buffer.name}_rf", scope=store.buffer.scope)
+    partials = [
+        decl_buffer((*b.shape[:axis], loop.extent, *b.shape[axis:]), b.dtype, f"{b.name}_rf", scope=b.scope)
+        for b in found.buffers
+    ]
     rf_name = state.fresh_name(f"{name}_rf")
-    rf = _partial_block(realize, loops, var, axis, partial, source, combine, rf_name, conditions, analyzer)
-    final = _final_nest(realize, loops, loop, axis, partial, combine, store)
+    rf = _partial_block(realize, loops, var, axis, partials, found, rf_name, conditions, analyzer)
+    final = _final_nest(realize, loops, loop, axis, partials, found)
     state.replace(loops[0], seq(structure.around(loops, rf), final))
-    state.alloc(state.scope_of_block(name), partial)
+    for partial in partials:
+        state.alloc(state.scope_of_block(name), partial)
     return rf.block.name_hint
 
 
@@ -233,9 +230,8 @@ def _partial_block(
     loops: list[For],
     var: ir.Var,
     axis: int,
-    partial: Buffer,
-    source: ir.PrimExpr,
-    combine: Combiner,
+    partials: Sequence[Buffer],
+    found: Reduction,
     name: str,
     conditions: tuple[ir.PrimExpr, ir.PrimExpr],
     analyzer: arith.Analyzer,
@@ -270,29 +266,45 @@ def _partial_block(
             values.append(v)
             inner[v] = new.var
         mapping[iv.var] = analyzer.simplify(structure.subst_stmt(value, inner))
-    store = block.body
-    assert isinstance(store, BufferStore) and isinstance(block.init, BufferStore)
-    indices = tuple(structure.subst_stmt(i, mapping) for i in store.indices)
+    indices = tuple(structure.subst_stmt(i, mapping) for i in found.indices)
     indices = (*indices[:axis], factored.var, *indices[axis:])
-    own = BufferLoad(partial, indices)
-    identity = structure.subst_stmt(block.init.value, mapping)
+    starts = structure.subst_stmt(found.reducer.identity_element, mapping)
     condition = structure.subst_stmt(
         conditions[1],
         {**inner, **{v: iv.var for iv, v in zip(iter_vars, values, strict=True) if isinstance(v, ir.Var)}},
     )
-    # a surplus iteration adds the identity, so that the partial results of each element are stored and read alike
-    body = BufferStore(
-        partial, combine(own, ir.if_then_else(condition, structure.subst_stmt(source, mapping), identity)), indices
-    )
-    init = BufferStore(partial, identity, indices)
+    # a surplus iteration changes nothing, so that the partial results of each element are stored and read alike
+    body = _update(partials, indices, found, structure.subst_stmt(found.values, mapping), starts, condition)
+    init = seq(*(BufferStore(p, e, indices) for p, e in zip(partials, starts, strict=True)))
     reads, writes = access_regions([body], arith.Analyzer())
-    reads = tuple(r for r in reads if r.buffer is not partial)
+    reads = tuple(r for r in reads if r.buffer not in partials)
     part = Block(tuple(iter_vars), reads, writes, name, body, init, annotations=block.annotations)
     return BlockRealize(tuple(values), conditions[0], part)
 
 
+def _update(
+    buffers: Sequence[Buffer],
+    indices: tuple[ir.PrimExpr, ...],
+    found: Reduction,
+    values: Sequence[ir.PrimExpr],
+    starts: Sequence[ir.PrimExpr] = (),
+    condition: ir.PrimExpr = ir.TRUE,
+) -> Stmt:
+    """Join elements with `values` where `condition` holds; several are computed before the first is stored."""
+    reducer, own = found.reducer, [BufferLoad(b, indices) for b in buffers]
+    if len(own) == 1 and starts:
+        values = [ir.if_then_else(condition, values[0], starts[0])]
+    joined = ir.substitute(reducer.result, dict(zip((*reducer.lhs, *reducer.rhs), (*own, *values), strict=True)))
+    if len(own) == 1:
+        return BufferStore(buffers[0], joined[0], indices)
+    bound = [ir.Var(f"v_{b.name}", b.dtype) for b in buffers]
+    kept = [ir.if_then_else(condition, new, old) for new, old in zip(joined, own, strict=True)]
+    stores = seq(*(BufferStore(b, v, indices) for b, v in zip(buffers, bound, strict=True)))
+    return structure.around([LetStmt(v, e) for v, e in zip(bound, kept, strict=True)], stores)
+
+
 def _final_nest(
-    realize: BlockRealize, loops: list[For], loop: For, axis: int, parts: Buffer, combine: Combiner, store: BufferStore
+    realize: BlockRealize, loops: list[For], loop: For, axis: int, parts: Sequence[Buffer], found: Reduction
 ) -> Stmt:
     """Build the nest that reduces the partial results; it keeps the name of the block."""
     block = realize.block
@@ -304,12 +316,10 @@ def _final_nest(
         structure.replace_node(loop.loop_var, name=f"v{loop.loop_var.name}"),
         "reduce",
     )
-    indices = (*store.indices[:axis], over.var, *store.indices[axis:])
-    body = BufferStore(
-        store.buffer, combine(BufferLoad(store.buffer, store.indices), BufferLoad(parts, indices)), store.indices
-    )
+    indices = (*found.indices[:axis], over.var, *found.indices[axis:])
+    body = _update(found.buffers, found.indices, found, [BufferLoad(p, indices) for p in parts])
     reads, writes = access_regions([body], arith.Analyzer())
-    reads = tuple(r for r in reads if r.buffer is parts)
+    reads = tuple(r for r in reads if r.buffer in parts)
     new_block = structure.replace_node(
         block, iter_vars=(over, *[iv for iv, _ in spatial]), reads=reads, writes=writes, body=body
     )

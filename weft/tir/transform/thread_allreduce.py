@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft import ir
 from weft.error import InvalidArgument
 from weft.tir.analysis import structure
 from weft.tir.analysis.dependence import is_reduction, reduce_vars
+from weft.tir.analysis.reductions import Reduction, reduction_of
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
 from weft.tir.function import PrimFunc
-from weft.tir.reduce import CommReducer
-from weft.tir.stmt import AttrStmt, Block, BlockRealize, BufferStore, Evaluate, For, LetStmt, SeqStmt, Stmt, seq
+from weft.tir.stmt import AttrStmt, Block, BlockRealize, BufferStore, Evaluate, For, SeqStmt, Stmt, seq
 
 _ZERO = ir.const(0, "int32")
 
@@ -38,15 +38,6 @@ def all_reduce_threads(func: PrimFunc) -> PrimFunc:
     if not has_blocks(func):
         return func
     return func.replace(body=_Lower().visit(func.body, (), None))
-
-
-class _Reduction(NamedTuple):
-    """What a reduction block computes: `reducer` joins `buffers` at `indices` with `values`."""
-
-    reducer: CommReducer
-    buffers: tuple[Buffer, ...]
-    values: tuple[ir.PrimExpr, ...]
-    indices: tuple[ir.PrimExpr, ...]
 
 
 class _Lower:
@@ -133,7 +124,11 @@ class _Lower:
     def lower(self, realize: BlockRealize, loops: list[For], outermost: For) -> Stmt:
         """Make the blocks of one reduction."""
         block, name = realize.block, realize.block.name_hint
-        found = _reduction_of(block)
+        found = reduction_of(block)
+        if isinstance(found, str):
+            raise _unknown(block, found)
+        if len({b.scope == "local" for b in found.buffers}) != 1:
+            raise _unknown(block, "some of its buffers are local and some are not")
         bound = [f for f in loops if f.thread_binding is not None]
         whole = [_scratch(b, "cross") for b in found.buffers]
         self.made += whole
@@ -237,7 +232,7 @@ def _unbound(stmt: Stmt, realize: BlockRealize, new: BlockRealize | None) -> Any
     return stmt
 
 
-def _write_back(realize: BlockRealize, found: _Reduction, whole: list[Buffer], loops: list[For]) -> Stmt:
+def _write_back(realize: BlockRealize, found: Reduction, whole: list[Buffer], loops: list[For]) -> Stmt:
     """Store the results: by the first thread, where memory is shared among them."""
     block = realize.block
     values = zip(block.iter_vars, realize.iter_values, strict=True)
@@ -258,66 +253,6 @@ def _write_back(realize: BlockRealize, found: _Reduction, whole: list[Buffer], l
         seq(*stores),
     )
     return BlockRealize(tuple(v for _, _, v in pairs), reduce(ir.And, tests) if tests else ir.TRUE, made)
-
-
-def _reduction_of(block: Block) -> _Reduction:
-    """Recognise what a reduction block computes: sums, products, extrema, and selections of several values at once."""
-    updates, inits = _stores(block.body), {s.buffer: s for s in _stores(block.init)}
-    order = [s.buffer for s in updates]
-    if set(order) != set(inits) or len(set(order)) != len(order):
-        raise _unknown(block, "it does not set and update the same elements")
-    if not all(ir.structural_equal(s.indices, updates[0].indices) for s in (*updates, *inits.values())):
-        raise _unknown(block, "it updates several buffers at different places")
-    locals_ = {s.buffer.scope == "local" for s in updates}
-    if len(locals_) != 1:
-        raise _unknown(block, "some of its buffers are local and some are not")
-    values = tuple(_joined(s, block) for s in updates)
-    left = tuple(ir.Var(f"x{i}", s.buffer.dtype) for i, s in enumerate(updates))
-    right = tuple(ir.Var(f"y{i}", s.buffer.dtype) for i, s in enumerate(updates))
-
-    def rule(node: ir.Node) -> Any:
-        for value, y in zip(values, right, strict=True):
-            if isinstance(node, ir.PrimExpr) and ir.structural_equal(node, value):
-                return y
-        for s, x in zip(updates, left, strict=True):
-            if isinstance(node, BufferLoad) and _own(node, s):
-                return x
-        return None
-
-    results = tuple(ir.rewrite(s.value, lambda n: n, pre=rule) for s in updates)
-    if not structure.used_vars(results) <= {*left, *right} or ir.find(results, BufferLoad):
-        raise _unknown(block, "its update is more than its old value and a new one")
-    identity = tuple(inits[s.buffer].value for s in updates)
-    return _Reduction(CommReducer(left, right, results, identity), tuple(order), values, updates[0].indices)
-
-
-def _stores(stmt: Stmt | None) -> list[BufferStore]:
-    """List the stores of a sequence, with the values of bindings in the place of their variables."""
-    if isinstance(stmt, LetStmt):
-        return _stores(ir.substitute(stmt.body, {stmt.var: stmt.value}))
-    if isinstance(stmt, SeqStmt):
-        return [s for x in stmt.seq for s in _stores(x)]
-    if isinstance(stmt, BufferStore):
-        return [stmt]
-    raise InvalidArgument("a reduction that threads share consists of stores", found=type(stmt).__name__)
-
-
-def _joined(store: BufferStore, block: Block) -> ir.PrimExpr:
-    """Return what an update joins with the old value."""
-    value: Any = store.value
-    sides = ()
-    if type(value) in (ir.Add, ir.Mul, ir.Max, ir.Min):
-        sides = (value.a, value.b)
-    elif isinstance(value, ir.Select):
-        sides = (value.true_value, value.false_value)
-    own = [_own(x, store) for x in sides]
-    if sum(own) != 1:
-        raise _unknown(block, "its update is no sum, product, extremum or choice of its old value and a new one")
-    return sides[own.index(False)]
-
-
-def _own(e: ir.PrimExpr, store: BufferStore) -> bool:
-    return isinstance(e, BufferLoad) and e.buffer is store.buffer and ir.structural_equal(e.indices, store.indices)
 
 
 def _unknown(block: Block, why: str) -> InvalidArgument:
