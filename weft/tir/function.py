@@ -71,8 +71,7 @@ class PrimFunc(ir.BaseFunc):
     @property
     def ty_of_references(self) -> ir.FuncType:
         """A function of any arguments, which gives nothing unless it returns a scalar."""
-        given = self.ret_type if isinstance(self.ret_type, ir.PrimType) else ir.AnyType()
-        return ir.FuncType(None, ir.TupleType(()) if self.ret_type is None else given)
+        return opaque_type(self.ret_type)
 
     def __post_init__(self) -> None:
         if type(self.attrs) is not ir.Attrs:
@@ -110,6 +109,18 @@ class PrimFunc(ir.BaseFunc):
         """The root block of a scheduled function."""
         assert isinstance(self.body, BlockRealize)
         return self.body.block
+
+
+def opaque_type(ret_type: Any) -> ir.FuncType:
+    """Return the type of a function of any arguments that returns `ret_type`, None for nothing."""
+    given = ret_type if isinstance(ret_type, ir.PrimType) else ir.AnyType()
+    return ir.FuncType(None, ir.TupleType(()) if ret_type is None else given)
+
+
+def dtype_of_call(func: ir.GlobalVar) -> str:
+    """Return the data type of a call of a function in a kernel: "void" where it returns no scalar."""
+    returned = func.ty.ret if isinstance(func.ty, ir.FuncType) else None
+    return returned.dtype if isinstance(returned, ir.PrimType) else "void"
 
 
 def signature_type(func: PrimFunc) -> ir.FuncType:

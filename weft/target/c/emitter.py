@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from weft import tir
 from weft.machine import UNKNOWN, Machine
 from weft.target import clike
 from weft.target.clike import string
@@ -38,6 +39,7 @@ class HostEmitter(clike.Emitter):
         self.cleanup: list[str] = []
         self.result = ""  # the pointer to where a returned value goes, where the function returns one
         self.imported: set[str] = set()  # functions of the modules that this one imports
+        self.siblings: Mapping[str, tir.PrimFunc] = {}  # functions of the same module
 
     def leave(self, unless: str, kind: str, message: str, values: Sequence[str] = ()) -> None:
         """Free memory and raise, unless a condition holds; with `values`, the message is a format for them."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from weft import error, runtime, tir
 from weft.arith.solve import determined
-from weft.ir import DataType, IRModule, Pass, PrimExpr, Sequential, Var, as_int, cast, find
+from weft.ir import DataType, GlobalVar, IRModule, Pass, PrimExpr, Sequential, Var, as_int, cast, find
 from weft.machine import Machine, TargetLike, machine_of
 from weft.target.c.emitter import HostEmitter
 from weft.target.c.expr import EXPR, SPECIAL
@@ -80,12 +80,19 @@ def emit_c(functions: Sequence[tir.PrimFunc], target: TargetLike | None = None, 
     CodegenError
         For what target c does not express, and for names that are none in C.
     """
-    bodies = [_function(lower_c(f, target), machine_of(target), entries) for f in functions]
-    return "\n".join([PRELUDE, *([CALLS] if any("weft_call(" in b for b in bodies) else []), *bodies])
+    lowered = [lower_c(f, target) for f in functions]
+    siblings = {_name(f): f for f in lowered}
+    texts = [_function(f, siblings, machine_of(target), entries) for f in lowered]
+    heads = [t[: t.index(" {")] + ";" for t in texts] if any(find(f.body, GlobalVar) for f in lowered) else []
+    return "\n".join([PRELUDE, *([CALLS] if any("weft_call(" in t for t in texts) else []), *heads, *texts])
 
 
-def _function(func: tir.PrimFunc, machine: Machine, entry: bool) -> str:
-    name = func.attrs.get("global_symbol") or "main"
+def _name(func: tir.PrimFunc) -> str:
+    return func.attrs.get("global_symbol") or "main"
+
+
+def _function(func: tir.PrimFunc, siblings: Mapping[str, tir.PrimFunc], machine: Machine, entry: bool) -> str:
+    name = _name(func)
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise error.CodegenError(
             f"'{name}' is no name of a C function", where=func.span, expected="letters, digits and _"
@@ -97,6 +104,7 @@ def _function(func: tir.PrimFunc, machine: Machine, entry: bool) -> str:
     dims = [*_dimension_vars(func), *([device] if device is not None else [])]
     s = _Emitter(machine)
     s.imported = {str(name) for name in func.attrs.get("tir.kernels") or ()}
+    s.siblings = siblings
     restrict = " restrict" if func.attrs.get("tir.noalias") else ""
     params = []
     for p in func.params:

@@ -4,6 +4,7 @@ from weft import ir, tir
 from weft.error import CodegenError
 from weft.target import clike
 from weft.target.c.emitter import HostEmitter
+from weft.target.signature import returns_value
 
 EXPR = ir.Dispatch("C expression", (ir.PrimExpr,), default=clike.EXPR.default, extends=clike.EXPR)
 
@@ -66,17 +67,35 @@ def _return(e: ir.CallIntrin, s: HostEmitter) -> str:
     return f"({{ *{s.result} = (TVMFFIAny){_any(e.args[0], s)}; {s.freed()}return 0; 0; }})"
 
 
+def _subroutine(e: ir.CallIntrin, s: HostEmitter) -> str:
+    """A call of the body of another function of the module."""
+    name = e.op.name_hint
+    callee = s.siblings.get(name)
+    if callee is None:
+        found = ", ".join(s.siblings)
+        raise CodegenError(f"there is no function '{name}' in the module", where=e.span, found=found)
+    if len(e.args) != len(callee.params):
+        raise CodegenError(f"'{name}' takes {len(callee.params)} arguments", where=e.span, found=str(len(e.args)))
+    args, returns = [s.expr(a) for a in e.args], returns_value(callee.body)
+    call = f"{name}_impl({', '.join([*args, '&r'] if returns else args)})"
+    value = f"({s.type_of(e.dtype, e)}){_value('r', e.dtype)}" if returns and e.dtype != "void" else "(void)0"
+    return f"({{ TVMFFIAny r = {{0}}; int code = {call}; if (code) {{ {s.freed()}return code; }} {value}; }})"
+
+
+def _value(any: str, dtype: str) -> str:
+    """Read a packed value as a number or pointer."""
+    if ir.DataType(dtype).is_float:
+        return f"({any}.type_index == 3 ? {any}.v_float64 : (double){any}.v_int64)"
+    return f"{any}.{'v_ptr' if dtype == 'handle' else 'v_int64'}"
+
+
 def _packed(e: ir.CallIntrin, s: HostEmitter) -> str:
     """A call of a packed function by name; its arguments are numbers, strings and pointers."""
     name, fields = e.args[0], [_any(a, s) for a in e.args[1:]]
     if not isinstance(name, ir.StringImm):
         raise CodegenError("call_packed needs the name of a function", where=e.span, found=str(name))
     n, known = len(fields), "NULL" if name.value in s.imported else "&known"
-    dt = ir.DataType(e.dtype)
-    result = f"a[{n}].{'v_ptr' if dt.code == 'handle' else 'v_int64'}"
-    if dt.is_float:
-        result = f"(a[{n}].type_index == 3 ? a[{n}].v_float64 : (double)a[{n}].v_int64)"
-    value = "(void)0" if dt.code == "void" else f"({s.type_of(e.dtype, e)}){result}"
+    value = "(void)0" if e.dtype == "void" else f"({s.type_of(e.dtype, e)}){_value(f'a[{n}]', e.dtype)}"
     return (
         f"({{ static void* known; TVMFFIAny a[] = {{ {', '.join([*fields, '{0}'])} }}; "
         f"if (weft_call({clike.string(name.value)}, {known}, a, {n})) {{ {s.freed()}return -1; }} {value}; }})"
@@ -96,6 +115,7 @@ def _reinterpret(e: ir.CallIntrin, s: HostEmitter) -> str:
 
 SPECIAL = {
     "ret": _return,
+    clike.SUBROUTINE: _subroutine,
     "address_of": _address,
     "tvm_struct_get": _field,
     "reinterpret": _reinterpret,

@@ -7,5 +7,5 @@ A language derives from :class:`Emitter` with its tables, and extends the rules:
 from weft.target.clike.arithmetic import arithmetic
 from weft.target.clike.device import DEVICE_STMT, DeviceEmitter, let
 from weft.target.clike.emitter import Emitter, string
-from weft.target.clike.expr import EXPR
+from weft.target.clike.expr import EXPR, SUBROUTINE
 from weft.target.clike.stmt import STMT

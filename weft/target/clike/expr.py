@@ -26,6 +26,7 @@ _INFIX = {
 _CALLS = {ir.Div: "div", ir.Mod: "mod", ir.FloorDiv: "floordiv", ir.FloorMod: "floormod", ir.Min: "min", ir.Max: "max"}
 _BITS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
 _RENAMED = {"round": "nearbyint", "power": "pow"}
+SUBROUTINE = "call of another function of the module"  # in tables of what a language writes its own way
 _OWN = frozenset(("abs", "rsqrt", "sigmoid", "isnan", "isinf", "isfinite"))
 _OWN_INT = frozenset(("abs", "pow", "shift_left", "shift_right", "popcount", "clz"))
 
@@ -108,14 +109,14 @@ def _select(e: ir.Select, s: Emitter) -> str:
 
 @EXPR.on(ir.CallIntrin)
 def _call(e: ir.CallIntrin, s: Emitter) -> str:
-    name = (e.op.name if isinstance(e.op, ir.Op) else str(e.op)).removeprefix("tir.")
+    name = e.op.name.removeprefix("tir.") if isinstance(e.op, ir.Op) else SUBROUTINE
     name = _RENAMED.get(name, name)
     if name in s.special:
         return s.special[name](e, s)
     args = [s.expr(a) if isinstance(a, ir.PrimExpr) and not isinstance(a, ir.StringImm) else "" for a in e.args]
     if name in s.forms:
         return s.forms[name].format(*args, t="" if e.dtype == "void" else s.type_of(e.dtype, e))
-    if not e.args or not isinstance(e.args[0], ir.PrimExpr):
+    if name == SUBROUTINE or not e.args or not isinstance(e.args[0], ir.PrimExpr):
         raise s.refuse(e)
     of = ir.DataType(e.args[0].dtype)
     text = _bits(e, name, of, args, s) or _math(e, name, of, args, s)

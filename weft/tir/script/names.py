@@ -33,7 +33,8 @@ class BlockUnderWay:
 class FunctionUnderWay:
     """A function under way."""
 
-    ty = None
+    ret_type: Any = None
+    ty: ir.Type | None = None
 
     def __init__(self, node: ast.FunctionDef, options: dict[str, Any]) -> None:
         self.node, self.options = node, options

@@ -19,12 +19,12 @@ from weft.ir.text.parser import Dialect, FunctionDecorator, Macro, MacroDecorato
 from weft.tir import stmt as stmts
 from weft.tir.analysis.access import block_regions
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
-from weft.tir.function import PrimFunc, signature_type
+from weft.tir.function import PrimFunc, dtype_of_call, signature_type
 from weft.tir.script import commands as cmd
 from weft.tir.script.elements import as_lanes
 from weft.tir.script.language import DTypeMaker, serial
 from weft.tir.script.names import BlockUnderWay, FunctionUnderWay, assign, emit, let, name_scope, preflattened
-from weft.tir.script.signature import annotation, signature
+from weft.tir.script.signature import signature
 
 # --- functions --------------------------------------------------------------------------------------------------------
 
@@ -50,11 +50,8 @@ def finished(p: Parser, state: FunctionUnderWay, body: stmts.Stmt) -> PrimFunc:
     if not options.get("private") and "global_symbol" not in attrs:
         name = options.get("name", node.name)
         attrs["global_symbol"] = ir.ImpliedName(name) if name == node.name else name
-    ret_type = None if node.returns is None else annotation(p, node.returns)
-    if isinstance(ret_type, DTypeMaker):
-        ret_type = ir.PrimType(ret_type.dtype)
     buffer_map = tuple((v, state.buffers[v]) for v in state.params if v in state.buffers)
-    func = PrimFunc(tuple(state.params), body, ret_type, buffer_map, ir.Attrs.of(attrs), span=p.span(node))
+    func = PrimFunc(tuple(state.params), body, state.ret_type, buffer_map, ir.Attrs.of(attrs), span=p.span(node))
     return func.replace(ty=signature_type(func))
 
 
@@ -544,7 +541,8 @@ _range = _Range()
 
 
 def _call_global(func: ir.GlobalVar, args: list[Any], **_: Any) -> Any:
-    return ir.CallIntrin(ir.DataType("void"), func, tuple(a if isinstance(a, Buffer) else ir.as_expr(a) for a in args))
+    values = tuple(a if isinstance(a, Buffer) else ir.as_expr(a) for a in args)
+    return ir.CallIntrin(ir.DataType(dtype_of_call(func)), func, values)
 
 
 def _in_function(p: Parser, node: ast.FunctionDef, options: dict[str, Any]) -> FunctionUnderWay:

@@ -11,6 +11,7 @@ from weft.ir.text.printer import EXPR, Printer, any_literal, quote
 from weft.ir.text.scalar import argument, is_unit, same, slice_docs
 from weft.tir import intrin
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
+from weft.tir.function import dtype_of_call
 from weft.tir.reduce import CommReducer, ProducerLoad, Reduce
 
 
@@ -111,6 +112,9 @@ def range_index(r: ir.Range, p: Printer) -> Doc:
 @EXPR.on(ir.CallIntrin)
 def _call(node: ir.CallIntrin, p: Printer) -> Doc:
     op = node.op
+    if isinstance(op, ir.GlobalVar) and p.in_module and node.dtype == dtype_of_call(op) and not node.attrs:
+        args = [argument(a, p) if isinstance(a, ir.PrimExpr) else any_literal(a, p) for a in node.args]
+        return call(p.expr(op), args)
     if not isinstance(op, ir.Op) or node.attrs:
         kwargs = [("attrs", any_literal(node.attrs, p))] if node.attrs else []
         return call(

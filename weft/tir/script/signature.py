@@ -6,12 +6,13 @@ from typing import Any
 from weft import ir
 from weft.ir.text.parser import Parser
 from weft.tir.buffer import Buffer
+from weft.tir.function import opaque_type
 from weft.tir.script.language import DTypeMaker
 from weft.tir.script.names import FunctionUnderWay, named_buffer
 
 
 def signature(p: Parser, node: ast.FunctionDef, options: dict[str, Any]) -> FunctionUnderWay:
-    """Begin a function: read its parameters."""
+    """Begin a function: read its parameters, and what it returns."""
     unknown = set(options) - set("name private check_well_formed root_block s_tir tirx is_stir persistent".split())
     if unknown:
         raise p.fail(
@@ -22,6 +23,9 @@ def signature(p: Parser, node: ast.FunctionDef, options: dict[str, Any]) -> Func
         raise p.fail(node, "parameters of a program have no defaults and are not packed")
     for arg in node.args.args:
         _param(p, arg)
+    returned = None if node.returns is None else annotation(p, node.returns)
+    state.ret_type = ir.PrimType(returned.dtype) if isinstance(returned, DTypeMaker) else returned
+    state.ty = opaque_type(state.ret_type)
     return state
 
 
