@@ -202,6 +202,37 @@ class Dot(_Product):
         self.group, self.dot, self.lanes = group, dot, dot or LANES
         if dot == 2 * LANES:
             self.heights = (_TALLEST, *self.heights)
+        self.starts: Any = None
+        self.ones = Broadcast(const(1, "int16"), 2 * self.lanes)
+
+    def run(self) -> None:
+        """Emit the statements."""
+        if not self.dot and self.bits < 8 and self.group <= _WRITTEN_OUT:
+            self.starts = self.started()
+        super().run()
+
+    def started(self) -> Any:
+        """Write where sums of pairs of products start, two of 16 bits for each row and group.
+
+        Weights without sign make them ``half`` times the sum of the row too large. They are right in the end, as 16
+        products of numbers with sign fit in 16 bits, though what is added up before may run over.
+        """
+        ib, m, half = self.ib, self.out.buffer.shape[0], const(1 << (self.bits - 1), "int32")
+        starts = ib.allocate("int32", (m, int64(self.groups)), name="starts")
+        with ib.for_range(int64(0), m, name="row", kind="parallel") as row:
+            with ib.for_range(int64(0), int64(self.groups), name="group") as g:
+                at = g * int64(self.group)
+                low, high = (
+                    in_pairs(
+                        [cast("int32", self.x[row, at + int64(i)]) for i in range(self.group) if i % 4 // 2 == side],
+                        operator.add,
+                    )
+                    for side in range(2)
+                )
+                low = tir.bitwise_and(const(0, "int32") - low * half, const(0xFFFF, "int32"))
+                high = tir.shift_left(const(0, "int32") - high * half, const(16, "int32"))
+                starts[row, g] = tir.bitwise_or(low, high)
+        return starts
 
     def add(self, panel: PrimExpr, row: PrimExpr, sums: dict[tuple[int, int], Any]) -> None:
         """Add all products to the sums, by row and vector."""
@@ -253,6 +284,7 @@ class Dot(_Product):
         steps = min(self.group, _WRITTEN_OUT) // per
         vectors, tall = sorted({v for _, v in cells}), 1 + max(r for r, _ in cells)
         terms: dict[tuple[int, int], list[Any]] = {c: [] for c in cells}
+        pairs = {} if self.starts is None else {(r, v): self.start(row + r, part) for r, v in cells}
         for t in range(steps):
             factors = {}
             step = part * int64(steps) + int64(t)
@@ -266,7 +298,20 @@ class Dot(_Product):
                     spread = self.ib.let("x", tir.reinterpret(f"int8x{4 * lanes}", four))
                     for v in vectors:
                         terms[r, v].append((factors[v][j], spread))
+            for c, known in pairs.items():
+                pairs[c] = self.ib.let("pairs", known + self.pairs(terms[c]))
+                terms[c] = []
+        if self.starts is not None:
+            return {c: dot_pairs(known, self.ones) for c, known in pairs.items()}
         return {(r, v): self.total(terms[r, v], zero[r]) for r, v in cells}
+
+    def start(self, row: PrimExpr, g: PrimExpr) -> Any:
+        """Load where the sums of pairs of a row start, for each column."""
+        return tir.reinterpret(f"int16x{2 * self.lanes}", Broadcast(self.starts[row, g], self.lanes))
+
+    def pairs(self, terms: list[tuple[Any, Any]]) -> Any:
+        """Add up products of bytes, of neighbours in 16 bits."""
+        return in_pairs([dot_pairs(*self.signed(w, x)) for w, x in terms], operator.add)
 
     def bytes(self, words: Any, j: int) -> Any:
         """Return four rows of each column as bytes without sign; of 8 bits for pairs of products, with it."""
@@ -297,11 +342,7 @@ class Dot(_Product):
                 out = tir.CallIntrin(f"int32x{lanes}", tir.Op.get("tir.dot_accumulate"), (out, w, x))
             return out
         most = 1 if self.bits == 8 else 32767 // (2 * LARGEST * ((1 << self.bits) - 1))
-        ones = Broadcast(const(1, "int16"), 2 * lanes)
-        parts = []
-        for first in range(0, len(terms), most):
-            pairs = [dot_pairs(*self.signed(w, x)) for w, x in terms[first : first + most]]
-            parts.append(dot_pairs(in_pairs(pairs, operator.add), ones))
+        parts = [dot_pairs(self.pairs(terms[i : i + most]), self.ones) for i in range(0, len(terms), most)]
         return in_pairs(parts if zero is None else [*parts, zero], operator.add)
 
     def signed(self, w: Any, x: Any) -> tuple[Any, Any]:

@@ -103,6 +103,27 @@ def test_blocks_of_weights(bits, group, k, n, zeros):
         assert (np.abs(y - x @ weights) <= largest_error(x, weights, min(group, 128))).all()
 
 
+@pytest.mark.parametrize("cpu", ["x86-64-v3", "native"])
+@pytest.mark.parametrize(("bits", "group"), [(2, 8), (2, 32), (4, 16), (4, 32), (4, 64), (8, 32)])
+def test_largest_weights_and_rows_are_exact(bits, group, cpu):
+    """Sums of products are in 16 bits where the machine has no dot product of bytes."""
+    k = 128
+    model, _ = blocks_model(bits, group, k, 16, zeros="", level=4)
+    packed = {t.name: t for t in model.graph.initializer}
+    b = np.repeat(np.array([0, 255], np.uint8), 8)[:, None, None] * np.ones(
+        (16, k // group, group * bits // 8), np.uint8
+    )
+    packed["b"].CopyFrom(numpy_helper.from_array(b, "b"))
+    packed["s"].CopyFrom(numpy_helper.from_array(np.ones(16 * (k // group), np.float32), "s"))
+    target = "llvm" if cpu == "native" else f"llvm -mcpu={cpu}"
+    x = np.concatenate([np.ones((1, k)), -np.ones((1, k)), RNG.choice([-1.0, 1.0], (6, k))]).astype(np.float32)
+    weights = np.repeat([-(1 << bits - 1), (1 << bits - 1) - 1], 8)
+    expected = x.astype(np.float64).sum(1, keepdims=True) * weights
+    np.testing.assert_allclose(
+        weft.Session(model, target=target).run({"x": x})[0].numpy(), expected, rtol=1e-6, atol=1e-3
+    )
+
+
 @pytest.mark.parametrize(
     ("bits", "group", "k", "n", "zeros"), [(4, 32, 96, 37, "packed"), (8, 128, 130, 64, ""), (2, 16, 40, 5, "real")]
 )
