@@ -362,6 +362,57 @@ def test_rfactor_max_and_refusals():
     np.testing.assert_allclose(out, x.max(1))
 
 
+@T.prim_func
+def sums_beside_others(A: T.Buffer((4, 12), "float32"), B: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+    for i in range(4):
+        for k0, k1, _one in T.grid(4, 3, 1):
+            with T.block("B"):
+                vi, vk = T.axis.spatial(4, i), T.axis.reduce(12, k0 * 3 + k1)
+                with T.init():
+                    B[vi] = T.float32(0)
+                B[vi] = B[vi] + A[vi, vk]
+        for k in range(12):
+            with T.block("C"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    C[vi] = T.float32(0)
+                C[vi] = C[vi] + A[vi, vk] * B[vi]
+
+
+@pytest.mark.parametrize("loop", [1, 2, 3])
+def test_rfactor_in_loops_that_others_share(loop):
+    sch = Schedule(sums_beside_others)
+    refuses(ScheduleError, "other statements stand between", sch.rfactor, sch.get_loops(sch.get_block("C"))[1])
+    sch.rfactor(sch.get_loops(sch.get_block("B"))[loop])
+    a, b, c = (
+        np.random.default_rng(2).standard_normal((4, 12), np.float32),
+        np.zeros(4, np.float32),
+        np.zeros(4, np.float32),
+    )
+    run(sch.func, a, b, c)
+    np.testing.assert_allclose(b, a.sum(1), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(c, a.sum(1) ** 2, rtol=1e-5, atol=1e-5)
+
+
+@T.prim_func
+def sums_of_what_follows(A: T.Buffer((4, 12), "float32"), B: T.Buffer((4,), "float32")):
+    for i in range(4):
+        for k in range(12):
+            with T.block("B"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    B[vi] = T.float32(0)
+                B[vi] = B[vi] + A[vi, vk]
+        with T.block("A"):
+            vi = T.axis.spatial(4, i)
+            A[(vi + 1) % 4, 0] = B[vi]
+
+
+def test_rfactor_before_what_writes_its_operand_is_refused():
+    sch = Schedule(sums_of_what_follows)
+    refuses(ScheduleError, "others in the loops write", sch.rfactor, sch.get_loops(sch.get_block("B"))[1])
+
+
 SEVERAL = {  # combiners of an index and a value
     "first greatest": lambda x, y: (
         tir.Select((x[1] > y[1]) | ((x[1] == y[1]) & (x[0] < y[0])), x[0], y[0]),

@@ -15,11 +15,6 @@ def parallel_then_fuse(s):
     s.fuse(c, k)
 
 
-def shared_nest(s):
-    s.reverse_compute_at("D", s.get_loops("C")[1])
-    s.rfactor(s.get_loops("C")[2])
-
-
 def part_of_a_maker(s):
     _, last = s.loop_partition(s.get_loops("R")[0], [None, 1])
     s.reverse_compute_at("Y", last)
@@ -83,7 +78,6 @@ CASES = {
     "cache_write: the block reads 'Y', which it writes": ("prefix", lambda s: s.cache_write("P", 0, "global")),
     "cache_write: several blocks": ("halves", lambda s: s.cache_write("L", 0, "global")),
     "fuse: the loop feeds 'v_k'": ("total", parallel_then_fuse),
-    "rfactor: (other statements|the block does not stand alone)": ("matmul", shared_nest),
     "rfactor: the range of a loop": ("triangle", lambda s: s.rfactor(s.get_loops("S")[1])),
     "blockize: the range of a loop depends on another": ("triangle", lambda s: s.blockize(s.get_loops("S")[1])),
     "pad_einsum: the block is no whole reduction": ("matmul", pad_an_update),

@@ -12,11 +12,11 @@ from weft import arith, ir
 from weft.tir.analysis import structure
 from weft.tir.analysis.access import access_regions
 from weft.tir.analysis.apart import instances_apart
-from weft.tir.analysis.dependence import is_reduction
+from weft.tir.analysis.dependence import is_reduction, touches
 from weft.tir.analysis.reductions import COMBINERS, Reduction, reduction_of
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
 from weft.tir.schedule.state import ScheduleState, refuse
-from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, LetStmt, Stmt, seq
+from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, LetStmt, SeqStmt, Stmt, seq
 
 
 def numeric_max(a: ir.PrimExpr, b: ir.PrimExpr) -> ir.PrimExpr:
@@ -160,7 +160,8 @@ def rfactor(state: ScheduleState, var: ir.Var, factor_axis: int = 0) -> str:
     reduce_value = [
         iv for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if var in structure.used_vars(v)
     ]
-    if not reduce_value or any(iv.iter_type != "reduce" for iv in reduce_value):
+    unused = not reduce_value and ir.is_const_int(loop.extent, 1)
+    if not (reduce_value or unused) or any(iv.iter_type != "reduce" for iv in reduce_value):
         raise refuse("the loop is not a reduction loop of the block", loops=loop, block=name)
     places = len(found.indices) + 1
     axis = factor_axis if factor_axis >= 0 else factor_axis + places
@@ -174,7 +175,7 @@ def rfactor(state: ScheduleState, var: ir.Var, factor_axis: int = 0) -> str:
             block=name,
             help="apply it before the loop is scheduled",
         )
-    conditions = _check_nest(loops, realize)
+    own, conditions = _check_nest(loops, realize)
     if not instances_apart(loops, realize, ("data_par", "reduce")):
         raise refuse("the loops are not known to run the block once for each of its values", loops=loops, block=name)
     partials = [
@@ -183,23 +184,39 @@ def rfactor(state: ScheduleState, var: ir.Var, factor_axis: int = 0) -> str:
     ]
     rf_name = state.fresh_name(f"{name}_rf")
     rf = _partial_block(realize, loops, var, axis, partials, found, rf_name, conditions, analyzer)
-    final = _final_nest(realize, loops, loop, axis, partials, found)
-    state.replace(loops[0], seq(structure.around(loops, rf), final))
+    final = _final_nest(realize, own, loop, axis, partials, found)
+    if own is loops:
+        state.replace(loops[0], seq(structure.around(loops, rf), final))
+    else:  # the results stay in the loops that others share
+        state.replace(own[0], final)
+        fresh = {f.loop_var: structure.replace_node(f.loop_var) for f in loops}
+        copies = [structure.replace_node(f, loop_var=fresh[f.loop_var]) for f in loops]
+        around, (values, predicate) = (
+            state.loop(loops[0].loop_var),
+            structure.subst_stmt((rf.iter_values, rf.predicate), fresh),
+        )
+        rf = BlockRealize(values, predicate, rf.block)
+        state.replace(around, seq(structure.around(copies, rf), around))
     for partial in partials:
         state.alloc(state.scope_of_block(name), partial)
     return rf.block.name_hint
 
 
-def _check_nest(loops: list[For], realize: BlockRealize) -> tuple[ir.PrimExpr, ir.PrimExpr]:
-    """Refuse a nest with more than the one block; return which elements it makes, and what of the reduction it runs."""
-    name = realize.block.name_hint
-    inside: Stmt = loops[0]
-    for loop in loops:
-        if inside is not loop:
-            raise refuse("other statements stand between the loops", loops=loops, block=name)
-        inside = loop.body
-    if inside is not realize:
-        raise refuse("the block does not stand alone in its loops", loops=loops, block=name)
+def _check_nest(loops: list[For], realize: BlockRealize) -> tuple[list[For], tuple[ir.PrimExpr, ir.PrimExpr]]:
+    """Refuse a nest in which the block is not the first; return the loops inside of those that it shares with others.
+
+    Also which elements it makes, and what of the reduction it runs.
+    """
+    name, shared = realize.block.name_hint, 0
+    for i, (loop, inside) in enumerate(zip(loops, (*loops[1:], realize), strict=True)):
+        if loop.body is not inside:
+            if not isinstance(loop.body, SeqStmt) or loop.body.seq[0] is not inside:
+                raise refuse("other statements stand between the loops", loops=loops, block=name)
+            shared = i + 1
+    others = [b for b in structure.blocks_in(loops[0]) if b is not realize.block]
+    read = [r.buffer for r in realize.block.reads]
+    if shared == len(loops) or (shared and any(touches(b, read, writes_only=True) for b in others)):
+        raise refuse("others in the loops write what the block reads", loops=loops, block=name)
     own = {f.loop_var for f in loops}
     if any(not structure.used_vars(f.min, f.extent).isdisjoint(own) for f in loops):
         raise refuse("the range of a loop depends on another loop", loops=loops, block=name)
@@ -207,6 +224,8 @@ def _check_nest(loops: list[For], realize: BlockRealize) -> tuple[ir.PrimExpr, i
     spatial: set[ir.Var] = set()
     for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         (reducing if iv.iter_type == "reduce" else spatial).update(structure.used_vars(value) & own)
+    if any(f.loop_var in reducing for f in loops[:shared]):
+        raise refuse("other statements stand between the loops of the reduction", loops=loops, block=name)
     if reducing & spatial:
         raise refuse(
             "a loop feeds both the reduction and the elements",
@@ -222,7 +241,7 @@ def _check_nest(loops: list[For], realize: BlockRealize) -> tuple[ir.PrimExpr, i
             running = ir.logical_and(running, c)
         else:
             raise refuse(f"the condition {c} holds of the reduction and the elements together", loops=loops, block=name)
-    return elements, running
+    return loops[shared:] if shared else loops, (elements, running)
 
 
 def _partial_block(
