@@ -6,7 +6,7 @@ import random
 import pytest
 
 from weft import arith, ir
-from weft.ir import TRUE, IntImm, Range, SizeVar, Var, all_of, as_expr, substitute
+from weft.ir import TRUE, IntImm, Min, Not, Range, SizeVar, Var, all_of, as_expr, substitute
 
 x, y, z = (Var(s, "int32") for s in "xyz")
 n = SizeVar("n", "int32")
@@ -94,6 +94,8 @@ def test_linear():
     assert arith.detect_linear_equation(x // 2 + y, [x, y]) == []
     low, high = arith.detect_clip_bound(all_of(x >= 2, x < n), [x])
     assert low.value == 2 and an.can_prove_equal(high, n - 1)
+    low, high, other, _ = arith.detect_clip_bound(all_of(Not(x > n), Min(x, y) > 3), [x, y])
+    assert low.value == 4 and high is n and other.value == 4
     solution = arith.solve_linear_equations([(x + y).equal(10), (x - y).equal(as_expr(2) + n * 0)], [x, y])
     assert solution is not None and solution[x].value == 6 and solution[y].value == 4
     assert arith.solve_linear_equations([(x * 2).equal(n * 2), x.equal(n + 1)], [x]) is None

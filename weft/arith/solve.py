@@ -10,7 +10,7 @@ from weft.arith.form import held, mentions, poly_of, to_expr
 from weft.arith.linear import Poly, add, atoms_of, coefficient_of, content, divide_exact, scale
 from weft.arith.prove import replace_atom
 from weft.arith.terms import floordiv, minimum
-from weft.ir import EQ, GE, GT, LE, LT, And, PrimExpr, Var, cast, find
+from weft.ir import EQ, GE, GT, LE, LT, And, Max, Min, Not, PrimExpr, Var, cast, find
 from weft.ir import floordiv as floor_divided
 from weft.spelling import also_called
 
@@ -64,9 +64,23 @@ def _mentions(an: Analyzer, atom: int, wanted: set[int]) -> bool:
 
 
 def _comparisons(condition: PrimExpr) -> list[PrimExpr]:
+    """List what holds where a condition does; a bound of a minimum or maximum on the side that both have."""
     if isinstance(condition, And):
         return _comparisons(condition.a) + _comparisons(condition.b)
+    inner: Any = condition.a if isinstance(condition, Not) else None
+    if type(inner) in _NEGATED:
+        return _comparisons(_NEGATED[type(inner)](inner.a, inner.b))
+    if isinstance(condition, (LT, LE, GT, GE)):
+        a, b = condition.a, condition.b
+        of_a, of_b = (Max, Min) if isinstance(condition, (LT, LE)) else (Min, Max)
+        if isinstance(a, of_a):
+            return [c for x in (a.a, a.b) for c in _comparisons(type(condition)(x, b))]
+        if isinstance(b, of_b):
+            return [c for x in (b.a, b.b) for c in _comparisons(type(condition)(a, x))]
     return [condition]
+
+
+_NEGATED = {LT: GE, LE: GT, GT: LE, GE: LT}
 
 
 def _nonneg_form(an: Analyzer, c: PrimExpr) -> list[Poly] | None:
