@@ -9,7 +9,7 @@ from weft.frontend.onnx import from_onnx
 SAMPLE = [c for i, c in enumerate(CASES) if i % 29 == 0 or c.op in ("CumSum", "RoiAlign", "GRU")]
 
 
-@pytest.mark.share(8, "case.op", "symbolic")
+@pytest.mark.share(32, "case.op", "symbolic")
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("case", SAMPLE, ids=lambda c: f"{c.op}-{c.name}")
 def test_an_operator_is_built(case, symbolic):
