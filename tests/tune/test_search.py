@@ -1,5 +1,7 @@
 """What is measured, in which order, and what becomes of it: with clocks that are made up."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -52,10 +54,14 @@ def tuned(tasks, ratio, database=None, seconds=60, **options):
     return database, clock, options["measured"]
 
 
+@cache
+def tiled(height):
+    return ir.fingerprint(schedule_func(product(), TARGET, weft.tir.schedule.Knobs({"y.tile": height})))
+
+
 def tiles_of(func, height):
     """Whether a schedule of the product has tiles of so many rows."""
-    wanted = schedule_func(product(), TARGET, weft.tir.schedule.Knobs({"y.tile": height}))
-    return ir.fingerprint(func) == ir.fingerprint(wanted)
+    return ir.fingerprint(func) == tiled(height)
 
 
 def record_of(database, func=None):
