@@ -15,6 +15,18 @@ from weft.tune.space import mark_of, schedule_as_decided
 HARDWARE = tune.Hardware.of(TARGET)
 
 
+MADE = {}
+"""What candidates of equal functions become: most tests ask for the same."""
+
+
+def made(func, decisions):
+    try:
+        scheduled = schedule_as_decided(func, TARGET, decisions)
+    except error.ScheduleError as e:
+        return tune.Built("refused", why=e.what)
+    return tune.Built("built", scheduled, mark_of(scheduled))
+
+
 class Clock:
     """Stands in for a measurer: `ratio(func)` says how long a function takes, or what becomes of it."""
 
@@ -26,14 +38,8 @@ class Clock:
         return 10.0
 
     def build(self, func, candidates, known=()):
-        return [self.made(func, c) for c in candidates]
-
-    def made(self, func, decisions):
-        try:
-            scheduled = schedule_as_decided(func, TARGET, decisions)
-        except error.ScheduleError as e:
-            return tune.Built("refused", why=e.what)
-        return tune.Built("built", scheduled, mark_of(scheduled))
+        keys = [(ir.fingerprint(func), str(c)) for c in candidates]
+        return [MADE.get(key) or MADE.setdefault(key, made(func, c)) for key, c in zip(keys, candidates, strict=True)]
 
     def measure(self, built, rounds=7):
         func = built.code
