@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
 from weft.frontend.common import pairs
@@ -23,7 +22,6 @@ _ALIASES = pairs("""_is_all_true:all _is_any_true:any absolute:abs clip:clamp co
 """Names that PyTorch has for operators of other names, of which its own decompositions leave some in a graph."""
 
 
-@lru_cache(maxsize=4096)
 def name_of(target: object) -> str:
     """An overload's name, with the name that its operator's converter goes by."""
     library, _, rest = str(target).partition(".")
