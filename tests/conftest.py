@@ -35,17 +35,18 @@ VALUES_ONLY = {
 }
 SWEPT = {
     *(f"relax/test_{name}.py" for name in ("control_flow", "narrow_products", "pipelines")),
-    *(f"tir/schedule/test_{name}.py" for name in ("attention", "edges", "rule_records", "rules")),
+    *(f"tir/schedule/test_{name}.py" for name in ("attention", "edges", "rolling_buffer", "rule_records", "rules")),
     *(f"tir/transform/test_{name}.py" for name in ("thread_orders", "transpose_tiles")),
     *(f"target/test_{name}.py" for name in ("arithmetic", "c", "instruction_sets", "math")),
-    *(f"topi/test_{name}.py" for name in ("nn", "places", "pool", "radix")),
+    *(f"topi/test_{name}.py" for name in ("convolutions", "nn", "places", "pool", "radix", "schedules")),
     *(f"frontend/torch/test_{name}.py" for name in ("backend", "fused", "recurrent")),
     *(f"frontend/{name}.py" for name in ("onnx/test_attention", "onnx/test_learned", "test_quant")),
     *(f"{name}.py" for name in ("op/test_rnn", "quantize/test_quantize", "relax/vm/test_vmtir", "tir/test_interpret")),
     *("tir/schedule/rules/test_odd_sizes.py", "target/llvm/test_near_lanes.py", "target/cuda/test_operators.py"),
-    "relax/transform/test_concat_in_place.py",
+    *(f"relax/transform/test_{name}.py" for name in ("concat_in_place", "convert_layout", "few_channels", "phases")),
+    *("rpc/test_graph_executor.py", "tir/schedule/rules/test_collapse.py", "relay/op/test_argwhere.py"),
 }
-"""Files whose tests are marked ``share(8)``, where they have no mark of their own."""
+"""Files whose tests are marked ``share(32)``, where they have no mark of their own."""
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # the suite runs in the background; its programs would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -81,7 +82,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         marks = [mark.args[0] for mark in item.iter_markers("parametrize")]
         swept = item.nodeid.partition("::")[0].removeprefix("tests/") in SWEPT
-        mark = item.get_closest_marker("share") or (pytest.mark.share(8).mark if swept else None)
+        mark = item.get_closest_marker("share") or (pytest.mark.share(32).mark if swept else None)
         if isinstance(item, pytest.Function) and marks and (mark or len(marks) > 2):
             names = [[n.strip() for n in m.split(",")] if isinstance(m, str) else m for m in marks]
             names = [[name] for name in mark.args[1:] if name] if mark and mark.args[1:] else names

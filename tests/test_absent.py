@@ -13,43 +13,38 @@ from tools import reference
 from weft import _absent
 
 NAMES = _absent.tvm_names()
-ABSENT = {
-    (module, name): releases
-    for module, names in NAMES.items()
-    for absent in [reference._states(module, names)[2]]
-    for name, releases in names.items()
-    if name in absent
-}
 
 
-@pytest.mark.parametrize("module", sorted({module for module, _ in ABSENT}))
-def test_every_absent_name_says_its_release_and_why(module):
-    for (of, name), releases in ABSENT.items():
-        if of != module:
-            continue
-        assert _absent.remark("absent", module, name), f"{module}.{name}: weft/_absent.toml does not say why"
+@pytest.fixture(scope="module")
+def absent() -> dict[str, list[str]]:
+    """By module the names that Weft lacks."""
+    found = {module: reference._states(module, names)[2] for module, names in NAMES.items()}
+    return {module: names for module, names in found.items() if names}
+
+
+def test_every_absent_name_says_its_release_and_why(absent: dict[str, list[str]]) -> None:
+    for module, names in absent.items():
+        for name in names:
+            assert _absent.remark("absent", module, name), f"{module}.{name}: weft/_absent.toml does not say why"
         here = reference.module_of_tvm(module)
         if here is None:
             refuses(ModuleNotFoundError, "Apache TVM", importlib.import_module, f"weft.{module}")
-            return
-        assert not hasattr(here, name)
-        if not isinstance(here, ModuleType):
-            continue  # a namespace of operators tells the near names of its own
-        caught = refuses(AttributeError, r"Apache TVM 0\.\d+.* has it as tvm\.", getattr, here, name)
-        assert releases.split(",")[0] in str(caught)
+        for name in names if isinstance(here, ModuleType) else []:  # a namespace of operators tells near names
+            caught = refuses(AttributeError, r"Apache TVM 0\.\d+.* has it as tvm\.", getattr, here, name)
+            assert NAMES[module][name].split(",")[0] in str(caught)
 
 
-def test_every_remark_meets_a_name():
+def test_every_remark_meets_a_name(absent: dict[str, list[str]]) -> None:
     """One that meets none speaks of a name that is here by now, or never was."""
-    here = {f"{m}.{n}".lstrip(".") for m, names in NAMES.items() for n in names if (m, n) not in ABSENT}
-    gone = {f"{m}.{n}".lstrip(".") for m, n in ABSENT}
-    for table, names in (("absent", gone), ("differs", here)):
+    every, gone = ({f"{m}.{n}".lstrip(".") for m, names in of.items() for n in names} for of in (NAMES, absent))
+    for table, names in (("absent", gone), ("differs", every - gone)):
         for pattern in _absent.remarks(table):
             assert any(_absent.fnmatchcase(name, pattern) for name in names), f"{table}: {pattern}"
 
 
-def test_an_import_of_an_absent_name_says_so_too():
-    module, name = next((m, n) for m, n in ABSENT if m == "relay.frontend" or m == "relay")
+def test_an_import_of_an_absent_name_says_so_too(absent):
+    module = next(m for m in absent if m in ("relay.frontend", "relay"))
+    name = absent[module][0]
     refuses(ImportError, f"cannot import name '{name}'.*Apache TVM", exec, f"from weft.{module} import {name}")
     for said in ("from weft.topi.nn import sparse", "import weft.topi.nn.sparse"):  # its names are not listed
         refuses(ImportError, r"Apache TVM 0\.8, 0\.9 and 0\.18 has it as tvm\.topi\.nn\.sparse", exec, said)

@@ -7,8 +7,8 @@ from benchmarks.peer import largest_difference, peer_session, weft_session
 from weft import environment
 
 SWEEP = environment.SWEEP.read()
-LARGE = ("resnet50", "mobilenet_v2")
-"""What takes 15 seconds and more, of families that `test_light_models` and the others have: ``make sweep``."""
+LARGE = ("resnet50", "mobilenet_v2", "mobilenet_v3")
+"""What takes 15 seconds and more, whose blocks the detector and `test_light_models` have: ``make sweep``."""
 
 
 @pytest.mark.parametrize("name", [name for name in zoo.MODELS if SWEEP or name not in LARGE])

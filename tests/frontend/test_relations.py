@@ -354,7 +354,7 @@ def hostile(feeds: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
                 yield {**feeds, name: wrong}
 
 
-@pytest.mark.share(8, "case")
+@pytest.mark.share(32, "case")
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("case", CASES, ids=lambda v: v.op)
 def test_relations(case: Case, compiled: bool) -> None:

@@ -70,7 +70,7 @@ def _optimised_second(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.mark.usefixtures("_optimised_second")
-@pytest.mark.share(8, "name")
+@pytest.mark.share(32, "name")
 @pytest.mark.parametrize(("name", "index"), [c for c in contract.with_cases() if c[0] not in WITHOUT_LOWER])
 def test_values_and_types(name: str, index: int) -> None:
     """A scheduled kernel of symbolic dimensions on all sizes."""
@@ -82,7 +82,7 @@ def test_values_and_types(name: str, index: int) -> None:
         contract.run(name, case, constant, sizes)
 
 
-@pytest.mark.share(8, "scheduled")
+@pytest.mark.share(32, "scheduled")
 @pytest.mark.parametrize("scheduled", [False, True])
 @pytest.mark.parametrize("name", [n for n in list_ops() if n not in WITHOUT_LOWER])
 def test_constant_dimensions(name: str, scheduled: bool) -> None:
@@ -91,7 +91,7 @@ def test_constant_dimensions(name: str, scheduled: bool) -> None:
     contract.run(name, case, contract.compile_call(name, case, False, scheduled), sizes)
 
 
-@pytest.mark.share(8, "name")
+@pytest.mark.share(32, "name")
 @pytest.mark.parametrize(("name", "index"), [c for c in contract.with_cases() if get_op_def(c[0]).decompose])
 def test_decomposed_operators(name: str, index: int) -> None:
     """Operators that become others are compiled as a whole program."""

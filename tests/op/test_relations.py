@@ -253,7 +253,7 @@ def program(row: Row) -> Any:
     return model(call, *params)
 
 
-@pytest.mark.share(8)
+@pytest.mark.share(32)
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("row", ROWS, ids=[f"{n}-{r.op}" for n, r in enumerate(ROWS)])
 def test_contradictions_are_refused(row: Row, compiled: bool) -> None:

@@ -60,7 +60,7 @@ def distance(found, expected):
     return np.linalg.norm(found - expected) / np.linalg.norm(expected)
 
 
-@pytest.mark.share(8, "weights", "group")
+@pytest.mark.share(32, "weights", "group")
 @pytest.mark.parametrize(
     ("weights", "group", "limit"),
     [("int4", 32, 0.2), ("uint4", 32, 0.19), ("uint4", 0, 0.2), ("int8", 0, 0.01), ("int8", 64, 0.01)],

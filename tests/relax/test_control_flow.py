@@ -104,24 +104,26 @@ SUM = f"""
 
 
 @MODES
-@pytest.mark.parametrize(("kilobytes", "deep"), [(0, 900), (64, 9), (1 << 13, 3_000)])
-def test_recursion_that_is_no_tail_call_has_the_depth_of_its_threads_stack(exec_mode, kilobytes, deep):
+def test_recursion_that_is_no_tail_call_has_the_depth_of_its_threads_stack(exec_mode):
     """In a process of its own, which a stack that overflows would take down."""
     code = (
         "import threading\nfrom tests.relax.test_control_flow import SUM, machine, np\n"
         f"total = machine(SUM, exec_mode={exec_mode!r})['main']\n"
-        f"threading.stack_size({kilobytes << 10})\n"
-        "def check():\n"
-        f"    assert total(np.array({deep})).numpy() == {deep} * {deep + 1} // 2\n"
-        f"    try:\n        total(np.array(1_000_000))\n"
+        "def check(deep):\n"
+        "    assert total(np.array(deep)).numpy() == deep * (deep + 1) // 2\n"
+        "    try:\n        total(np.array(1_000_000))\n"
         "    except RecursionError as e:\n        print(e)\n"
-        "thread = threading.Thread(target=check)\nthread.start()\nthread.join()\n"
+        "for kilobytes, deep in ((0, 900), (64, 9), (1 << 13, 3_000)):\n"
+        "    threading.stack_size(kilobytes << 10)\n"
+        "    thread = threading.Thread(target=check, args=(deep,))\n    thread.start()\n    thread.join()\n"
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     out = clock.run([sys.executable, "-c", code], env=env)
-    message, place = out.stdout.splitlines()
-    assert re.fullmatch(r"main: more than \d+ nested calls fill this thread's stack", message), out.stderr
-    assert place.startswith("  --> <script "), place
+    lines = out.stdout.splitlines()
+    assert len(lines) == 6, out.stderr
+    for message, place in zip(lines[::2], lines[1::2], strict=True):
+        assert re.fullmatch(r"main: more than \d+ nested calls fill this thread's stack", message), out.stderr
+        assert place.startswith("  --> <script "), place
 
 
 def test_groups_of_recursive_functions():

@@ -1,5 +1,7 @@
 """What is measured, in which order, and what becomes of it: with clocks that are made up."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,18 @@ from weft.tune.space import mark_of, schedule_as_decided
 HARDWARE = tune.Hardware.of(TARGET)
 
 
+MADE = {}
+"""What candidates of equal functions become: most tests ask for the same."""
+
+
+def made(func, decisions):
+    try:
+        scheduled = schedule_as_decided(func, TARGET, decisions)
+    except error.ScheduleError as e:
+        return tune.Built("refused", why=e.what)
+    return tune.Built("built", scheduled, mark_of(scheduled))
+
+
 class Clock:
     """Stands in for a measurer: `ratio(func)` says how long a function takes, or what becomes of it."""
 
@@ -24,14 +38,8 @@ class Clock:
         return 10.0
 
     def build(self, func, candidates, known=()):
-        return [self.made(func, c) for c in candidates]
-
-    def made(self, func, decisions):
-        try:
-            scheduled = schedule_as_decided(func, TARGET, decisions)
-        except error.ScheduleError as e:
-            return tune.Built("refused", why=e.what)
-        return tune.Built("built", scheduled, mark_of(scheduled))
+        keys = [(ir.fingerprint(func), str(c)) for c in candidates]
+        return [MADE.get(key) or MADE.setdefault(key, made(func, c)) for key, c in zip(keys, candidates, strict=True)]
 
     def measure(self, built, rounds=7):
         func = built.code
@@ -52,10 +60,14 @@ def tuned(tasks, ratio, database=None, seconds=60, **options):
     return database, clock, options["measured"]
 
 
+@cache
+def tiled(height):
+    return ir.fingerprint(schedule_func(product(), TARGET, weft.tir.schedule.Knobs({"y.tile": height})))
+
+
 def tiles_of(func, height):
     """Whether a schedule of the product has tiles of so many rows."""
-    wanted = schedule_func(product(), TARGET, weft.tir.schedule.Knobs({"y.tile": height}))
-    return ir.fingerprint(func) == ir.fingerprint(wanted)
+    return ir.fingerprint(func) == tiled(height)
 
 
 def record_of(database, func=None):

@@ -16,7 +16,7 @@ SLICE = (
 ).split()
 
 
-@pytest.mark.share(3, None)
+@pytest.mark.share(6, None)
 @pytest.mark.parametrize("name", [name for name in SLICE if name in ALL])
 def test_slice(name):
     """Compiled for sizes that are open, in the first type; evaluated in the others and for known sizes."""

@@ -57,7 +57,7 @@ def compiled(executor, name, kind):
         raise
 
 
-@pytest.mark.share(8, "program", "kind")
+@pytest.mark.share(32, "program", "kind")
 @pytest.mark.parametrize("kind", ["debug", *KINDS])
 def test_program(program, kind):
     mod, lines = program

@@ -48,7 +48,7 @@ MODES = [
 ]
 
 
-@pytest.mark.share(8, "off")
+@pytest.mark.share(32, "off")
 @pytest.mark.parametrize(("off", "config"), MODES)
 def test_a_network_on_integers_is_near_the_one_on_floats(off, config):
     mod = _network()

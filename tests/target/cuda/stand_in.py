@@ -4,13 +4,13 @@ A program runs in its own process, because a process opens one driver.
 """
 
 import ctypes
+import hashlib
 import multiprocessing
 import os
 import re
 import runpy
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -136,8 +136,14 @@ def for_host(source: str) -> str:
 
 
 def host_compile(source: str) -> bytes:
-    """Compile CUDA C for the host; return an image that the stand-in loads."""
-    folder = Path(tempfile.mkdtemp(dir=os.environ["STAND_IN_FOLDER"]))
+    """Compile CUDA C for the host, each text once; return an image that the stand-in loads."""
+    header = Path(os.environ["WEFT_CUDA_DRIVER"]).parent
+    folder = header / hashlib.sha256(source.encode()).hexdigest()
+    library = folder / "kernels.so"
+    image = b"STUB" + str(library).encode() + b"\0"
+    if library.exists():
+        return image
+    folder.mkdir(exist_ok=True)
     names = re.findall(r'extern "C" __global__ void (?:__launch_bounds__\([\d, ]+\) )?(\w+)\(', source)
     together = "true" if "__syncthreads" in source else "false"
     entries = [
@@ -148,11 +154,9 @@ def host_compile(source: str) -> bytes:
     for device, host in _DEVICE_ONLY.items():
         source = source.replace(device, host)
     (folder / "kernels.cc").write_text("\n".join(['#include "stand_in.h"', source, *entries]))
-    library = folder / "kernels.so"
-    header = Path(os.environ["WEFT_CUDA_DRIVER"]).parent
     command = [compiler(("g++", "clang++")), *_FLAGS, f"-I{header}", "-shared", "-o", str(library)]
     subprocess.run([*command, str(folder / "kernels.cc")], check=True)
-    return b"STUB" + str(library).encode() + b"\0"
+    return image
 
 
 def log() -> list[str]:
@@ -176,7 +180,7 @@ def _execute(file: Path, settings: dict[str, str], said: Path) -> None:
 
 def run(program: str, driver: Path, folder: Path) -> None:
     """Run a program against a driver, in a process of its own that has Weft imported and no driver open."""
-    settings = {**os.environ, "WEFT_CUDA_DRIVER": str(driver), "STAND_IN_FOLDER": str(folder)}
+    settings = {**os.environ, "WEFT_CUDA_DRIVER": str(driver)}
     file, said = folder / "program.py", folder / "said"  # a file: functions of TVMScript are read from their source
     file.write_text(_HEAD + program)
     process = _FORKS.Process(target=_execute, args=(file, settings, said))

@@ -156,6 +156,7 @@ check("uint8", lambda v: v * v, lambda v: v * v, x=np.arange(200).astype("uint8"
 check(i32, lambda v: te.abs(v) % 7, lambda v: abs(v) % 7)
 check(i32, lambda v: tir.popcount(v), lambda v: [bin(int(e) & 0xFFFFFFFF).count("1") for e in v])
 check("int64", lambda v: v // 7 * 1000003, lambda v: v // 7 * 1000003)
+check(i32, lambda v: te.floordiv(v, -3) * 10 + te.floormod(v, -3), lambda v: v // -3 * 10 + v % -3)
 def saturated(v):
     return np.clip(np.nan_to_num(v.astype("float64"), posinf=3e9, neginf=-3e9), -(2.0**31), 2.0**31 - 1).astype("int64")
 x = np.resize(np.float32([np.nan, np.inf, -np.inf, 3e9, -3e9, 1.9]), 200)
@@ -166,6 +167,7 @@ assert_all()
 # floats
 f32 = "float32"
 check(f32, lambda v: te.sigmoid(v), lambda v: 1 / (1 + np.exp(-v)), rtol=1e-5)
+check(f32, lambda v: te.exp(v * 0.1) + te.tanh(v), lambda v: np.exp(v * 0.1) + np.tanh(v), rtol=1e-5)
 check(f32, lambda v: te.abs(v) + te.round(v), lambda v: abs(v) + np.round(v))
 check(f32, lambda v: tir.isnan(v), np.isnan, out="bool", x=np.resize(np.float32([np.nan, 1, np.inf]), 200))
 check(f32, lambda v: tir.isinf(v), np.isinf, out="bool", x=np.resize(np.float32([np.nan, 1, -np.inf]), 200))

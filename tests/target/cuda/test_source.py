@@ -4,7 +4,6 @@ import ctypes
 import itertools
 import shutil
 import subprocess
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,9 @@ import pytest
 import weft
 from tests.refusals import refuses
 from tests.target.cuda.stand_in import for_host
-from tests.target.programs import bound, pairwise, staged
+from tests.target.programs import bound, staged
 from tests.threads import at_once
-from weft import error, ir, te, tir
+from weft import error, te, tir
 from weft.target.cuda import Kernel, compile_cuda, emit_kernel
 
 _AT = """
@@ -62,19 +61,6 @@ def _compiles(kernel: Kernel) -> None:
         assert compile_cuda(kernel.source, arch="sm_90")[:4] == b"\x7fELF"
 
 
-@pytest.mark.parametrize("n", [0, 1, 31, 100])
-def test_vector_addition_of_symbolic_length(n: int, tmp_path: Path) -> None:
-    a, b, c = pairwise(lambda x, y: x + y)
-    kernel = _kernel(bound(c), [a, b, c])
-    _compiles(kernel)
-    assert [str(e) for e in kernel.block] == ["32", "1", "1"]
-    assert any(isinstance(p, ir.Var) and p.name == "n" for p in kernel.params)
-    x, y = np.random.rand(2, n).astype("float32")
-    out = np.full(n, np.nan, "float32")
-    _run(kernel, tmp_path, {"A": x, "B": y, "C": out, "n": n}, ((n + 31) // 32, 1), (32, 1))
-    np.testing.assert_array_equal(out, x + y)
-
-
 def test_a_reduction_within_each_thread(tmp_path: Path) -> None:
     a, b = te.placeholder((7, 9), name="A"), te.placeholder((9, 5), name="B")
     k = te.reduce_axis((0, 9), name="k")
@@ -85,25 +71,6 @@ def test_a_reduction_within_each_thread(tmp_path: Path) -> None:
     out = np.full((7, 5), np.nan, "float32")
     _run(kernel, tmp_path, {"A": x, "B": y, "C": out}, (5, 1), (8, 1))
     np.testing.assert_allclose(out, x @ y, rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "compute", "expected"),
-    [
-        ("float32", lambda x: te.exp(x * 0.1) + te.tanh(x), lambda x: np.exp(x * 0.1) + np.tanh(x)),
-        ("int32", lambda x: te.floordiv(x, -3) * 10 + te.floormod(x, -3), lambda x: x // -3 * 10 + x % -3),
-        ("int64", lambda x: x * 3 - 1, lambda x: x * 3 - 1),
-    ],
-)
-def test_arithmetic(dtype: str, compute: Callable[..., Any], expected: Callable[..., Any], tmp_path: Path) -> None:
-    a = te.placeholder((40,), dtype, name="A")
-    c = te.compute((40,), lambda i: compute(a[i]), name="C")
-    kernel = _kernel(bound(c), [a, c])
-    _compiles(kernel)
-    x = (np.arange(40) - 20).astype(dtype)
-    out = np.zeros(40, dtype)
-    _run(kernel, tmp_path, {"A": x, "C": out}, (2, 1), (32, 1))
-    np.testing.assert_allclose(out, expected(x), rtol=1e-5)
 
 
 def test_prefetches_are_left_out(tmp_path: Path) -> None:
