@@ -11,6 +11,7 @@ from weft import ir, te, tir, topi
 from weft.arith.form import conjuncts
 from weft.target import Target, build, get_source
 from weft.tir.analysis import statements
+from weft.tir.pipeline import lower
 from weft.tir.schedule import Knobs, default_schedule, explain_schedule
 from weft.topi.conv import conv
 
@@ -372,3 +373,31 @@ def test_rows_whose_divisors_are_known_have_no_rests(channels, target):
     found = np.full((3, 1, 5, channels), 7, np.float32)
     native(te.create_prim_func([x, y, w]), target)(data, found, 17)
     np.testing.assert_allclose(found, data.astype(np.float64).sum(1, keepdims=True), atol=1e-5)
+
+
+@pytest.mark.parametrize("op", ["softmax", "log_softmax", "max"])
+def test_short_rows_of_unknown_length_have_a_loop_of_their_own(op):
+    n = ir.Var("n", "int64")
+    x = te.placeholder((5, n), name="x")
+    y = topi.max(x, axis=1) if op == "max" else getattr(topi.nn, op)(x, 1)
+    func = te.create_prim_func([x, y])
+    [either] = [s for s in statements(lower(default_schedule(func, HOST), HOST).body) if is_either(s)]
+    for branch in (either.then_case, either.else_case):
+        inside = [a for s in loops_in(branch) if s.kind == tir.ForKind.PARALLEL for a in allocations(s)]
+        assert inside and inside == allocations(branch)
+    assert all(ir.as_int(d) for a in allocations(either.then_case) for d in a.buffer.shape)
+    assert len(stores_in(either.then_case)) < len(stores_in(either.else_case))
+    for length in (1, 3, 8, 18, 77, 96, 97, 300):
+        a = np.random.default_rng(length).standard_normal((5, length)).astype(np.float32) * 9
+        e = np.exp(a.astype(np.float64) - a.max(1, keepdims=True))
+        s = e / e.sum(1, keepdims=True)
+        exact = a.max(1) if op == "max" else s if op == "softmax" else np.log(s)
+        agrees(func, exact, a, atol=2e-6, target=HOST)
+
+
+def is_either(stmt):
+    return isinstance(stmt, tir.IfThenElse) and stmt.else_case is not None
+
+
+def allocations(stmt):
+    return [s for s in statements(stmt) if isinstance(s, tir.AllocBuffer)]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.arith import Analyzer
-from weft.ir import DataType, IntImm, IterVar, PrimExpr, Var, as_int, is_const_int
+from weft.ir import DataType, IntImm, IterVar, PrimExpr, Var, as_int, is_const_int, structural_equal
 from weft.machine import TargetLike, machine_of
 from weft.tir.analysis.dependence import is_data_parallel, reduce_vars
 from weft.tir.analysis.pattern import element_cost
@@ -35,7 +35,12 @@ class RuleContext:
     """A schedule on its way, and the machine it is for."""
 
     def __init__(
-        self, sch: Schedule, target: TargetLike | None, knobs: Knobs | None = None, record: ScheduleRecord | None = None
+        self,
+        sch: Schedule,
+        target: TargetLike | None,
+        knobs: Knobs | None = None,
+        record: ScheduleRecord | None = None,
+        expects_few: bool = False,
     ) -> None:
         self.sch = sch
         self.knobs = knobs if knobs is not None else Knobs()
@@ -43,6 +48,8 @@ class RuleContext:
         self.scope = ""
         self.machine = machine_of(target)
         self.whole_steps: dict[str, PrimExpr] = {}
+        self.expects_few = expects_few
+        self.few_elements: list[tuple[PrimExpr, int]] = []
 
     # --- the machine ---
 
@@ -85,6 +92,11 @@ class RuleContext:
     def constant(self, loop: LoopRV) -> int | None:
         """Return the extent of a loop where it is constant."""
         return as_int(self.extent(loop))
+
+    def most(self, extent: PrimExpr) -> int | None:
+        """Return what an extent is at most, as the schedule expects it; None where it does not say."""
+        expected = self.few_elements if self.expects_few else []
+        return as_int(extent) or next((n for e, n in expected if structural_equal(e, extent)), None)
 
     def is_output(self, block: Block) -> bool:
         """Whether a block writes a parameter of the function."""
