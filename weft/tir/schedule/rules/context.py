@@ -35,12 +35,7 @@ class RuleContext:
     """A schedule on its way, and the machine it is for."""
 
     def __init__(
-        self,
-        sch: Schedule,
-        target: TargetLike | None,
-        knobs: Knobs | None = None,
-        record: ScheduleRecord | None = None,
-        expects_few: bool = False,
+        self, sch: Schedule, target: TargetLike | None, knobs: Knobs | None = None, record: ScheduleRecord | None = None
     ) -> None:
         self.sch = sch
         self.knobs = knobs if knobs is not None else Knobs()
@@ -48,8 +43,6 @@ class RuleContext:
         self.scope = ""
         self.machine = machine_of(target)
         self.whole_steps: dict[str, PrimExpr] = {}
-        self.expects_few = expects_few
-        self.few_elements: list[tuple[PrimExpr, int]] = []
 
     # --- the machine ---
 
@@ -95,7 +88,7 @@ class RuleContext:
 
     def most(self, extent: PrimExpr) -> int | None:
         """Return what an extent is at most, as the schedule expects it; None where it does not say."""
-        expected = self.few_elements if self.expects_few else []
+        expected = self.record.few_elements if self.record.expects_few else []
         return as_int(extent) or next((n for e, n in expected if structural_equal(e, extent)), None)
 
     def is_output(self, block: Block) -> bool:

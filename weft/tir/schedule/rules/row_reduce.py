@@ -283,8 +283,8 @@ def _partial_results(ctx: RuleContext, name: str) -> list[str]:
     options = [a for a in (1, 2, 4, 8) if n is None or n >= a * lanes]
     around = {x.var for x in sch.get_loops(rv)}
     if n is None and not any(isinstance(x, BufferLoad) or x in around for x in walk(ctx.extent(fused))):
-        ctx.few_elements.append((ctx.extent(fused), _FEW * lanes))
-    width = lanes * (1 if ctx.expects_few else ctx.choose("accumulators", options, accumulators))
+        ctx.record.few_elements.append((ctx.extent(fused), _FEW * lanes))
+    width = lanes * (1 if ctx.record.expects_few else ctx.choose("accumulators", options, accumulators))
     total, first_width = ctx.extent(fused), width
     _, inner = sch.split(fused, [None, width])
     stages = [sch.rfactor(inner, len(block.writes[0].buffer.shape)).name]

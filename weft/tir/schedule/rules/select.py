@@ -67,14 +67,13 @@ def _scheduled(func: PrimFunc, target: TargetLike | None, knobs: Knobs | None, r
         return attention
     with applying("collapse", record.function):
         collapsed = collapse_dims(func)
-    ctx = RuleContext(Schedule(collapsed), target, knobs, record)
-    _apply_rules(ctx)
-    show_text(record.function, "trace.py", lambda: str(ctx.sch.trace))
-    scheduled = ctx.sch.func
-    if ctx.few_elements and set(record.taken.values()) <= {"inline", "rows", "elementwise"}:
-        few = RuleContext(Schedule(collapsed), target, knobs, ScheduleRecord(record.function), expects_few=True)
-        _apply_rules(few)
-        scheduled = _either(all_of(*(n <= most for n, most in few.few_elements)), few.sch.func, scheduled)
+    sch = schedule_of(collapsed, target, knobs, record)
+    show_text(record.function, "trace.py", lambda: str(sch.trace))
+    scheduled = sch.func
+    if record.few_elements and set(record.taken.values()) <= {"inline", "rows", "elementwise"}:
+        few = ScheduleRecord(record.function, expects_few=True)
+        short = schedule_of(collapsed, target, knobs, few).func
+        scheduled = _either(all_of(*(n <= most for n, most in few.few_elements)), short, scheduled)
     return scheduled.replace(buffer_map=func.buffer_map)
 
 
@@ -92,13 +91,8 @@ def schedule_of(
     func: PrimFunc, target: TargetLike | None, knobs: Knobs | None = None, record: ScheduleRecord | None = None
 ) -> Schedule:
     """Return the schedule that the rules choose, whose trace lists the primitives; `record` says which took what."""
-    ctx = RuleContext(Schedule(func), target, knobs, record)
-    _apply_rules(ctx)
-    return ctx.sch
-
-
-def _apply_rules(ctx: RuleContext) -> None:
-    """Schedule every block by the first rule that takes it."""
+    sch = Schedule(func)
+    ctx = RuleContext(sch, target, knobs, record)
     with applying("inline", ctx.record.function):
         before = {b.name_hint for b in ctx.blocks()}
         inline_elementwise(ctx)
@@ -128,6 +122,7 @@ def _apply_rules(ctx: RuleContext) -> None:
             ctx.scope = block.name_hint
             with applying(GENERIC, ctx.record.function, block.name_hint):
                 schedule_generic(ctx, BlockRV(block.name_hint))
+    return sch
 
 
 def schedule_choices(func: PrimFunc, target: TargetLike | None) -> Iterator[Schedule]:
