@@ -81,20 +81,12 @@ def test_transpose(shape, static, dtype):
 
 
 def softmax(n, k, axis=1):
-    x = te.placeholder((n, k), name="X")
-    if axis == 1:
-        r, r2 = te.reduce_axis((0, k), "r"), te.reduce_axis((0, k), "r2")
-        m = te.compute((n,), lambda i: te.max(x[i, r], axis=r), name="M")
-        e = te.compute((n, k), lambda i, j: tir.exp(x[i, j] - m[i]), name="E")
-        s = te.compute((n,), lambda i: te.sum(e[i, r2], axis=r2), name="S")
-        y = te.compute((n, k), lambda i, j: e[i, j] / s[i], name="Y")
-    else:
-        r, r2 = te.reduce_axis((0, n), "r"), te.reduce_axis((0, n), "r2")
-        m = te.compute((k,), lambda j: te.max(x[r, j], axis=r), name="M")
-        e = te.compute((n, k), lambda i, j: tir.exp(x[i, j] - m[j]), name="E")
-        s = te.compute((k,), lambda j: te.sum(e[r2, j], axis=r2), name="S")
-        y = te.compute((n, k), lambda i, j: e[i, j] / s[j], name="Y")
-    return te.create_prim_func([x, y])
+    x, (rows, length) = te.placeholder((n, k), name="X"), (n, k) if axis else (k, n)
+    r, r2 = te.reduce_axis((0, length), "r"), te.reduce_axis((0, length), "r2")
+    m = te.compute((rows,), lambda i: te.max(x[i, r] if axis else x[r, i], axis=r), name="M")
+    e = te.compute((n, k), lambda *i: tir.exp(x(*i) - m[i[1 - axis]]), name="E")
+    s = te.compute((rows,), lambda i: te.sum(e[i, r2] if axis else e[r2, i], axis=r2), name="S")
+    return te.create_prim_func([x, te.compute((n, k), lambda *i: e(*i) / s[i[1 - axis]], name="Y")])
 
 
 @pytest.mark.parametrize("target", [TARGET, WIDE])
@@ -119,18 +111,11 @@ def test_layer_norm(shape, static):
     b, s, k = sym(static, shape[0]), sym(static, shape[1], "s"), shape[2]
     x, g = te.placeholder((b, s, k), name="X"), te.placeholder((k,), name="G")
     r, r2 = te.reduce_axis((0, k), "r"), te.reduce_axis((0, k), "r2")
-    total = te.compute((b, s, 1), lambda i, j, u: te.sum(x[i, j, r], axis=r), name="T")
-    mean = te.compute((b, s, 1), lambda i, j, u: total[i, j, u] / float(k), name="Mean")
-    sq = te.compute(
-        (b, s, 1),
-        lambda i, j, u: te.sum((x[i, j, r2] - mean[i, j, u]) * (x[i, j, r2] - mean[i, j, u]), axis=r2),
-        name="V",
-    )
-    y = te.compute(
-        (b, s, k),
-        lambda i, j, c: (x[i, j, c] - mean[i, j, 0]) / tir.sqrt(sq[i, j, 0] / float(k) + 1e-5) * g[c],
-        name="Y",
-    )
+    total = te.compute((b, s), lambda i, j: te.sum(x[i, j, r], axis=r), name="T")
+    apart = te.compute((b, s, k), lambda i, j, c: x[i, j, c] - total[i, j] / float(k), name="D")
+    sq = te.compute((b, s), lambda i, j: te.sum(apart[i, j, r2] * apart[i, j, r2], axis=r2), name="V")
+    scale = te.compute((b, s), lambda i, j: tir.sqrt(sq[i, j] / float(k) + 1e-5), name="Scale")
+    y = te.compute((b, s, k), lambda i, j, c: apart[i, j, c] / scale[i, j] * g[c], name="Y")
     sch = compare(te.create_prim_func([x, g, y]), rand(*shape), rand(k), np.zeros(shape, np.float32), rtol=1e-4)
     assert len(root_loops(sch)) == 1
 
@@ -147,12 +132,8 @@ def test_reduce_axes(shape, axes, kind):
         it, red = iter(i), iter([k.var for k in ks])
         return kind(x[tuple(next(red) if d in axes else next(it) for d in range(3))], axis=ks)
 
-    out_shape = tuple(d for a, d in enumerate(shape) if a not in axes) or ()
-    if not out_shape:
-        y = te.compute((1,), lambda i: body(), name="Y")
-        out_shape = (1,)
-    else:
-        y = te.compute(out_shape, body, name="Y")
+    out_shape = tuple(d for a, d in enumerate(shape) if a not in axes) or (1,)
+    y = te.compute(out_shape, body, name="Y")
     func = te.create_prim_func([x, y])
     sch = compare(func, rand(*shape), np.zeros(out_shape, np.float32), target=target, rtol=1e-4)
     assert target is TARGET or axes != (1,) or as_int(root_loops(sch)[0].extent) == 3
