@@ -15,6 +15,7 @@ from weft.tir.schedule import default_schedule
 from weft.tir.schedule.rules.record import ScheduleRecord
 from weft.tir.schedule.rules.select import schedule_of
 from weft.tir.schedule.rules.tile import Problem, choose_tile
+from weft.topi.conv import conv
 
 TARGET = machine.Machine(cores=2)
 HOST = Target("llvm")
@@ -250,22 +251,10 @@ def test_batched_matmul(shape, transposed, static, target):
 
 def conv2d(n, h, w, ci, co, kernel, stride, pad, panel, epilogue=True):
     x = te.placeholder((n, h, w, ci), name="X")
-    kh, kw = kernel
-    weight = te.placeholder((-(-co // panel), kh, kw, ci, panel), name="W")
+    weight = te.placeholder((-(-co // panel), *kernel, ci, panel), name="W")
     bias = te.placeholder((co,), name="bias")
-    data = padded(x, pad)
-    oh, ow = (h + 2 * pad - kh) // stride + 1, (w + 2 * pad - kw) // stride + 1
-    rh, rw, rc = te.reduce_axis((0, kh), "rh"), te.reduce_axis((0, kw), "rw"), te.reduce_axis((0, ci), "rc")
-    c = te.compute(
-        (n, oh, ow, co),
-        lambda b, i, j, o: te.sum(
-            data[b, i * stride + rh, j * stride + rw, rc] * weight[o // panel, rh, rw, rc, o % panel], axis=[rh, rw, rc]
-        ),
-        name="conv",
-    )
-    y = te.compute(
-        (n, oh, ow, co), lambda b, i, j, o: tir.max(c[b, i, j, o] + bias[o], tir.const(0, "float32")), name="Y"
-    )
+    c = conv(x, weight, stride, pad, 1, 1, "NHWC", f"OHWI{panel}o", channels=co)
+    y = te.compute(c.shape, lambda *i: tir.max(c(*i) + bias[i[-1]], tir.const(0, "float32")), name="Y")
     return te.create_prim_func([x, weight, bias, y])
 
 
@@ -395,12 +384,7 @@ def test_grouped_and_transposed_convolution_and_resize():
 
 def test_nchw_convolution_and_pool():
     x, w = te.placeholder((1, 4, 6, 7), name="X"), te.placeholder((8, 4, 3, 3), name="W")
-    rc, rh, rw = te.reduce_axis((0, 4), "rc"), te.reduce_axis((0, 3), "rh"), te.reduce_axis((0, 3), "rw")
-    y = te.compute(
-        (1, 8, 4, 5),
-        lambda b, o, i, j: te.sum(x[b, rc, i + rh, j + rw] * w[o, rc, rh, rw], axis=[rc, rh, rw]),
-        name="Y",
-    )
+    y = conv(x, w, 1, 0, 1, 1, "NCHW", "OIHW")
     compare(te.create_prim_func([x, w, y]), rand(1, 4, 6, 7), rand(8, 4, 3, 3), np.zeros((1, 8, 4, 5), np.float32))
     ph, pw = te.reduce_axis((0, 2), "ph"), te.reduce_axis((0, 2), "pw")
     y = te.compute((1, 4, 3, 3), lambda b, c, i, j: te.max(x[b, c, i * 2 + ph, j * 2 + pw], axis=[ph, pw]), name="Y")
