@@ -15,6 +15,7 @@ from weft.tir.schedule import default_schedule
 from weft.tir.schedule.rules.record import ScheduleRecord
 from weft.tir.schedule.rules.select import schedule_of
 from weft.tir.schedule.rules.tile import Problem, choose_tile
+from weft.topi.conv import conv
 
 TARGET = machine.Machine(cores=2)
 HOST = Target("llvm")
@@ -81,20 +82,12 @@ def test_transpose(shape, static, dtype):
 
 
 def softmax(n, k, axis=1):
-    x = te.placeholder((n, k), name="X")
-    if axis == 1:
-        r, r2 = te.reduce_axis((0, k), "r"), te.reduce_axis((0, k), "r2")
-        m = te.compute((n,), lambda i: te.max(x[i, r], axis=r), name="M")
-        e = te.compute((n, k), lambda i, j: tir.exp(x[i, j] - m[i]), name="E")
-        s = te.compute((n,), lambda i: te.sum(e[i, r2], axis=r2), name="S")
-        y = te.compute((n, k), lambda i, j: e[i, j] / s[i], name="Y")
-    else:
-        r, r2 = te.reduce_axis((0, n), "r"), te.reduce_axis((0, n), "r2")
-        m = te.compute((k,), lambda j: te.max(x[r, j], axis=r), name="M")
-        e = te.compute((n, k), lambda i, j: tir.exp(x[i, j] - m[j]), name="E")
-        s = te.compute((k,), lambda j: te.sum(e[r2, j], axis=r2), name="S")
-        y = te.compute((n, k), lambda i, j: e[i, j] / s[j], name="Y")
-    return te.create_prim_func([x, y])
+    x, (rows, length) = te.placeholder((n, k), name="X"), (n, k) if axis else (k, n)
+    r, r2 = te.reduce_axis((0, length), "r"), te.reduce_axis((0, length), "r2")
+    m = te.compute((rows,), lambda i: te.max(x[i, r] if axis else x[r, i], axis=r), name="M")
+    e = te.compute((n, k), lambda *i: tir.exp(x(*i) - m[i[1 - axis]]), name="E")
+    s = te.compute((rows,), lambda i: te.sum(e[i, r2] if axis else e[r2, i], axis=r2), name="S")
+    return te.create_prim_func([x, te.compute((n, k), lambda *i: e(*i) / s[i[1 - axis]], name="Y")])
 
 
 @pytest.mark.parametrize("target", [TARGET, WIDE])
@@ -119,18 +112,11 @@ def test_layer_norm(shape, static):
     b, s, k = sym(static, shape[0]), sym(static, shape[1], "s"), shape[2]
     x, g = te.placeholder((b, s, k), name="X"), te.placeholder((k,), name="G")
     r, r2 = te.reduce_axis((0, k), "r"), te.reduce_axis((0, k), "r2")
-    total = te.compute((b, s, 1), lambda i, j, u: te.sum(x[i, j, r], axis=r), name="T")
-    mean = te.compute((b, s, 1), lambda i, j, u: total[i, j, u] / float(k), name="Mean")
-    sq = te.compute(
-        (b, s, 1),
-        lambda i, j, u: te.sum((x[i, j, r2] - mean[i, j, u]) * (x[i, j, r2] - mean[i, j, u]), axis=r2),
-        name="V",
-    )
-    y = te.compute(
-        (b, s, k),
-        lambda i, j, c: (x[i, j, c] - mean[i, j, 0]) / tir.sqrt(sq[i, j, 0] / float(k) + 1e-5) * g[c],
-        name="Y",
-    )
+    total = te.compute((b, s), lambda i, j: te.sum(x[i, j, r], axis=r), name="T")
+    apart = te.compute((b, s, k), lambda i, j, c: x[i, j, c] - total[i, j] / float(k), name="D")
+    sq = te.compute((b, s), lambda i, j: te.sum(apart[i, j, r2] * apart[i, j, r2], axis=r2), name="V")
+    scale = te.compute((b, s), lambda i, j: tir.sqrt(sq[i, j] / float(k) + 1e-5), name="Scale")
+    y = te.compute((b, s, k), lambda i, j, c: apart[i, j, c] / scale[i, j] * g[c], name="Y")
     sch = compare(te.create_prim_func([x, g, y]), rand(*shape), rand(k), np.zeros(shape, np.float32), rtol=1e-4)
     assert len(root_loops(sch)) == 1
 
@@ -147,44 +133,19 @@ def test_reduce_axes(shape, axes, kind):
         it, red = iter(i), iter([k.var for k in ks])
         return kind(x[tuple(next(red) if d in axes else next(it) for d in range(3))], axis=ks)
 
-    out_shape = tuple(d for a, d in enumerate(shape) if a not in axes) or ()
-    if not out_shape:
-        y = te.compute((1,), lambda i: body(), name="Y")
-        out_shape = (1,)
-    else:
-        y = te.compute(out_shape, body, name="Y")
+    out_shape = tuple(d for a, d in enumerate(shape) if a not in axes) or (1,)
+    y = te.compute(out_shape, body, name="Y")
     func = te.create_prim_func([x, y])
     sch = compare(func, rand(*shape), np.zeros(out_shape, np.float32), target=target, rtol=1e-4)
     assert target is TARGET or axes != (1,) or as_int(root_loops(sch)[0].extent) == 3
 
 
-def padded(x, pad, value=0.0):
-    """Images, channels last, in a frame of a value."""
-    if not pad:
-        return x
-    n, h, w, c = x.shape
-    return te.compute(
-        (n, h + 2 * pad, w + 2 * pad, c),
-        lambda b, i, j, o: tir.if_then_else(
-            tir.all(i >= pad, i < h + pad, j >= pad, j < w + pad),
-            x[b, i - pad, j - pad, o],
-            tir.const(value, "float32"),
-        ),
-        name="pad",
-    )
-
-
 @pytest.mark.parametrize("shape", [(1, 7, 7, 5), (2, 6, 5, 32)])
 def test_max_pool_nhwc(shape):
     n, h, w, c = shape
-    oh, ow = (h - 1) // 2 + 1, (w - 1) // 2 + 1
     x = te.placeholder(shape, name="X")
-    pad = padded(x, 1, -1e30)
-    kh, kw = te.reduce_axis((0, 3), "kh"), te.reduce_axis((0, 3), "kw")
-    y = te.compute(
-        (n, oh, ow, c), lambda a, i, j, k: te.max(pad[a, i * 2 + kh, j * 2 + kw, k], axis=[kh, kw]), name="Y"
-    )
-    compare(te.create_prim_func([x, y]), rand(*shape), np.zeros((n, oh, ow, c), np.float32))
+    y = topi.nn.pool2d(x, (3, 3), (2, 2), 1, (1,) * 4, "max", layout="NHWC")
+    compare(te.create_prim_func([x, y]), rand(*shape), np.zeros((n, (h + 1) // 2, (w + 1) // 2, c), np.float32))
 
 
 def test_two_outputs_and_an_argmax():
@@ -269,22 +230,10 @@ def test_batched_matmul(shape, transposed, static, target):
 
 def conv2d(n, h, w, ci, co, kernel, stride, pad, panel, epilogue=True):
     x = te.placeholder((n, h, w, ci), name="X")
-    kh, kw = kernel
-    weight = te.placeholder((-(-co // panel), kh, kw, ci, panel), name="W")
+    weight = te.placeholder((-(-co // panel), *kernel, ci, panel), name="W")
     bias = te.placeholder((co,), name="bias")
-    data = padded(x, pad)
-    oh, ow = (h + 2 * pad - kh) // stride + 1, (w + 2 * pad - kw) // stride + 1
-    rh, rw, rc = te.reduce_axis((0, kh), "rh"), te.reduce_axis((0, kw), "rw"), te.reduce_axis((0, ci), "rc")
-    c = te.compute(
-        (n, oh, ow, co),
-        lambda b, i, j, o: te.sum(
-            data[b, i * stride + rh, j * stride + rw, rc] * weight[o // panel, rh, rw, rc, o % panel], axis=[rh, rw, rc]
-        ),
-        name="conv",
-    )
-    y = te.compute(
-        (n, oh, ow, co), lambda b, i, j, o: tir.max(c[b, i, j, o] + bias[o], tir.const(0, "float32")), name="Y"
-    )
+    c = conv(x, weight, stride, pad, 1, 1, "NHWC", f"OHWI{panel}o", channels=co)
+    y = te.compute(c.shape, lambda *i: tir.max(c(*i) + bias[i[-1]], tir.const(0, "float32")), name="Y")
     return te.create_prim_func([x, weight, bias, y])
 
 
@@ -330,19 +279,12 @@ def test_large_weights_stay_while_rows_and_batches_pass(batch, size):
 def test_depthwise(case, static):
     n, h, w, c, k, stride, pad = case
     sh, sw = sym(static, h, "h"), sym(static, w, "w")
-    x, weight = te.placeholder((n, sh, sw, c), name="X"), te.placeholder((k, k, c), name="W")
-    data = padded(x, pad)
-    oh, ow = (sh + 2 * pad - k) // stride + 1, (sw + 2 * pad - k) // stride + 1
-    rh, rw = te.reduce_axis((0, k), "rh"), te.reduce_axis((0, k), "rw")
-    d = te.compute(
-        (n, oh, ow, c),
-        lambda b, i, j, o: te.sum(data[b, i * stride + rh, j * stride + rw, o] * weight[rh, rw, o], axis=[rh, rw]),
-        name="dw",
-    )
-    y = te.compute((n, oh, ow, c), lambda b, i, j, o: tir.max(d[b, i, j, o], tir.const(0, "float32")), name="Y")
+    x, weight = te.placeholder((n, sh, sw, c), name="X"), te.placeholder((k, k, 1, c), name="W")
+    d = conv(x, weight, stride, pad, 1, c, "NHWC", "HWIO")
+    y = te.compute(d.shape, lambda *i: tir.max(d(*i), tir.const(0, "float32")), name="Y")
     func = te.create_prim_func([x, weight, y])
     ho, wo = (h + 2 * pad - k) // stride + 1, (w + 2 * pad - k) // stride + 1
-    compare(func, rand(n, h, w, c), rand(k, k, c), np.zeros((n, ho, wo, c), np.float32))
+    compare(func, rand(n, h, w, c), rand(k, k, 1, c), np.zeros((n, ho, wo, c), np.float32))
     assert refusals(func, TARGET) == []
 
 
@@ -414,12 +356,7 @@ def test_grouped_and_transposed_convolution_and_resize():
 
 def test_nchw_convolution_and_pool():
     x, w = te.placeholder((1, 4, 6, 7), name="X"), te.placeholder((8, 4, 3, 3), name="W")
-    rc, rh, rw = te.reduce_axis((0, 4), "rc"), te.reduce_axis((0, 3), "rh"), te.reduce_axis((0, 3), "rw")
-    y = te.compute(
-        (1, 8, 4, 5),
-        lambda b, o, i, j: te.sum(x[b, rc, i + rh, j + rw] * w[o, rc, rh, rw], axis=[rc, rh, rw]),
-        name="Y",
-    )
+    y = conv(x, w, 1, 0, 1, 1, "NCHW", "OIHW")
     compare(te.create_prim_func([x, w, y]), rand(1, 4, 6, 7), rand(8, 4, 3, 3), np.zeros((1, 8, 4, 5), np.float32))
     ph, pw = te.reduce_axis((0, 2), "ph"), te.reduce_axis((0, 2), "pw")
     y = te.compute((1, 4, 3, 3), lambda b, c, i, j: te.max(x[b, c, i * 2 + ph, j * 2 + pw], axis=[ph, pw]), name="Y")

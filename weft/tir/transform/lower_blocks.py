@@ -184,8 +184,10 @@ def _place(body: Stmt, buffer: Buffer, carried: frozenset[ir.Var], uses: _Uses) 
             inner = seq(*body.seq[users[0] : users[-1] + 1])
             return seq(*body.seq[: users[0]], AllocBuffer(buffer, inner), *body.seq[users[-1] + 1 :])
         return AllocBuffer(buffer, body)
-    if isinstance(body, (For, AllocBuffer, DeclBuffer)) or (isinstance(body, IfThenElse) and body.else_case is None):
-        direct = tuple(getattr(body, f) for f in body.__struct_fields__ if f not in ("body", "then_case", "span"))
+    branches = [s for s in ir.children(body) if isinstance(s, Stmt)] if isinstance(body, IfThenElse) else []
+    if isinstance(body, (For, AllocBuffer, DeclBuffer)) or sum(uses.has(s, buffer) for s in branches) == 1:
+        parts = ("body", "then_case", "else_case", "span")
+        direct = tuple(getattr(body, f) for f in body.__struct_fields__ if f not in parts)
         if not any(n is buffer or n is buffer.data for n in ir.find(direct, Buffer, ir.Var)):
             return ir.rebuild(body, lambda n: _place(n, buffer, carried, uses) if isinstance(n, Stmt) else n)
     return AllocBuffer(buffer, body)

@@ -11,6 +11,7 @@ from weft import ir, te, tir, topi
 from weft.arith.form import conjuncts
 from weft.target import Target, build, get_source
 from weft.tir.analysis import statements
+from weft.tir.pipeline import lower
 from weft.tir.schedule import Knobs, default_schedule, explain_schedule
 from weft.topi.conv import conv
 
@@ -63,6 +64,21 @@ def check(func, m, k, n, dtype="float32", batch=(), targets=(WIDE, HOST), turned
         agrees(func, exact, a, b, atol=1e-4 * max(1, abs(exact).max(initial=0)), target=target)
 
 
+def normal(seed, shape):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def reducing(shape, kind):
+    x = te.placeholder(shape, name="x")
+    return te.create_prim_func([x, topi.nn.softmax(x, 1) if kind == "softmax" else getattr(topi, kind)(x, 1)])
+
+
+def reduced(data, kind):
+    wide = data.astype(np.float64)
+    e = np.exp(wide)
+    return e / e.sum(1, keepdims=True) if kind == "softmax" else getattr(wide, kind)(1)
+
+
 @pytest.mark.parametrize("batch", [(), (3,)])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
 @pytest.mark.parametrize("sizes", [(33, 77, 129), (50, 64, 50), (40, 9, 17), (4, 1, 33), (0, 3, 5), (3, 0, 5)])
@@ -106,8 +122,7 @@ def test_taps_that_read_only_padding_are_left_out(sizes):
     assert len(padded) == 1 and "4 <=" in str(padded), "rows of zeros that no sum reads are not written"
     assert sums and all(len(conjuncts(r.predicate)) >= 4 for r in sums), "on all four sides"
     for h, n in sizes:
-        rng = np.random.default_rng(1)
-        a, b = (rng.standard_normal(s).astype(np.float32) for s in ((1, h, n, 16), (1, 3, 3, 16, 16)))
+        a, b = normal(1, (1, h, n, 16)), normal(2, (1, 3, 3, 16, 16))
         padded = np.pad(a, ((0, 0), (4, 4), (4, 4), (0, 0)))
         exact = sum(padded[:, 4 * i : 4 * i + h, 4 * j : 4 * j + n] @ b[0, i, j] for i in range(3) for j in range(3))
         agrees(scheduled, exact, a, b, atol=1e-4)
@@ -166,14 +181,8 @@ def test_panels_that_end_inside_a_vector_are_copied_where_they_are_read(sizes):
 @pytest.mark.parametrize("n", [1, 3, 7, 8, 9, 15, 16, 17, 29, 31, 33])
 @pytest.mark.parametrize("kind", ["softmax", "max", "sum"])
 def test_short_rows(n, kind):
-    x = te.placeholder((5, n), name="x")
-    out = {"softmax": topi.nn.softmax, "max": topi.max, "sum": topi.sum}[kind](x, 1)
-    func = default_schedule(te.create_prim_func([x, out]), WIDE)
-    data = np.random.default_rng(n).standard_normal((5, n)).astype(np.float32)
-    wide = data.astype(np.float64)
-    e = np.exp(wide - wide.max(1, keepdims=True))
-    exact = {"softmax": e / e.sum(1, keepdims=True), "max": wide.max(1), "sum": wide.sum(1)}[kind]
-    agrees(func, exact, data)
+    func, data = default_schedule(reducing((5, n), kind), WIDE), normal(n, (5, n))
+    agrees(func, reduced(data, kind), data)
     partial = [s for s in stores(func) if "_rf" in s.buffer.name]
     assert bool(partial) == (n >= 8)
 
@@ -221,8 +230,7 @@ def test_half_precision_weights_are_widened_one_step_at_a_time(shape):
     r = te.reduce_axis((0, k), name="r")
     c = te.compute((m, n), lambda i, j: te.sum(a[i, r] * ir.cast("float32", w[j // 32, r, j % 32]), r), name="c")
     func = default_schedule(te.create_prim_func([a, w, c]), WIDE)
-    rng = np.random.default_rng(0)
-    x, y = rng.standard_normal((m, k)).astype(np.float32), rng.standard_normal((-(-n // 32), k, 32)).astype(np.float16)
+    x, y = normal(0, (m, k)), normal(1, (-(-n // 32), k, 32)).astype(np.float16)
     exact = x.astype(np.float64) @ y.transpose(1, 0, 2).reshape(k, -1)[:, :n].astype(np.float64)
     agrees(func, exact, x, y, atol=1e-4)
     sums = [f for f in statements(func.body) if isinstance(f, tir.For) and int(f.extent) == k]
@@ -268,7 +276,7 @@ def test_windows_are_read_in_vectors(shape, window, step, pad, kind, target):
     x = te.placeholder(shape, name="x")
     func = te.create_prim_func([x, topi.nn.pool2d(x, window, step, 1, (pad,) * 4, kind)])
     assert "windows" in explain_schedule(func, WIDE).kernels[0].record.taken.values()
-    data = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    data = normal(0, shape)
     fill = {"constant_values": -np.inf if kind == "max" else 0}
     padded = np.pad(data.astype(np.float64), ((0, 0), (0, 0), (pad, pad), (pad, pad)), **fill)
     seen = np.lib.stride_tricks.sliding_window_view(padded, window, (2, 3))[:, :, :: step[0], :: step[1]]
@@ -285,8 +293,7 @@ def test_rows_of_pixels_end_without_masks(shape, channels, size, symbolic, targe
     places = [te.size_var(name, "int64") for name in "hw"] if symbolic else [h, w]
     x, k = te.placeholder((n, c, *places), name="x"), te.placeholder((channels, c, size, size), name="k")
     func = te.create_prim_func([x, k, conv(x, k, 1, size // 2, 1, 1, "NCHW", "OIHW")])
-    rng = np.random.default_rng(w)
-    data, kernel = (rng.standard_normal(s).astype(np.float32) for s in (shape, (channels, c, size, size)))
+    data, kernel = normal(w, shape), normal(n, (channels, c, size, size))
     padded = np.pad(data.astype(np.float64), ((0, 0), (0, 0), (size // 2,) * 2, (size // 2,) * 2))
     seen = np.lib.stride_tricks.sliding_window_view(padded, (size, size), (2, 3))
     exact = np.einsum("nchwij,ocij->nohw", seen, kernel)
@@ -308,8 +315,8 @@ def test_sums_over_pairs_are_tiled(of, exact, every):
     assert "contraction" in explain_schedule(func, WIDE).kernels[0].record.taken.values()
     kernel = build(default_schedule(func, HOST), HOST)["main"]
     for sizes in every:
-        rng, found = np.random.default_rng(sum(sizes)), np.full(sizes[:3], np.nan, np.float32)
-        a, b = (rng.standard_normal((sizes[0], rows, sizes[3])).astype(np.float32) for rows in sizes[1:3])
+        found = np.full(sizes[:3], np.nan, np.float32)
+        a, b = (normal(rows, (sizes[0], rows, sizes[3])) for rows in sizes[1:3])
         kernel(a, b, found)
         wanted = exact(a.astype(float)[:, :, None], b.astype(float)[:, None]).sum(-1)
         np.testing.assert_allclose(found, wanted, 1e-5, 1e-5)
@@ -338,7 +345,7 @@ def test_places_of_short_rows_are_found_for_many_at_once():
     y = te.compute((5, 2, 34, 2, 23, 2, 8), lambda a, b, c, d, e, f, g: x[a, 0, c, 0, e, 0, g], name="y")
     func = default_schedule(te.create_prim_func([x, y]), HOST)
     assert [ir.as_int(f.extent) for f in loops_in(func.body)][-3:] == [23, 2, 8]
-    data = np.random.default_rng(0).standard_normal((5, 1, 34, 1, 23, 1, 8)).astype(np.float32)
+    data = normal(0, (5, 1, 34, 1, 23, 1, 8))
     agrees(func, np.broadcast_to(data, (5, 2, 34, 2, 23, 2, 8)), data)
 
 
@@ -347,12 +354,9 @@ def test_places_of_short_rows_are_found_for_many_at_once():
 @pytest.mark.parametrize("columns", [2, 3, 7, 9])
 @pytest.mark.parametrize(("rows", "static"), [(1, True), (15, False), (64, True), (203, False)])
 def test_few_columns_are_reduced_several_rows_at_a_time(operator, columns, rows, static, target):
-    x = te.placeholder((3, rows if static else te.size_var("n", "int64"), columns), name="x")
-    func = te.create_prim_func([x, topi.nn.softmax(x, 1) if operator == "softmax" else getattr(topi, operator)(x, 1)])
-    data = np.random.default_rng(rows).standard_normal((3, rows, columns), np.float32)
-    e = np.exp(data.astype(np.float64))
-    expected = e / e.sum(1, keepdims=True) if operator == "softmax" else getattr(data, operator)(1)
-    agrees(func, expected, data, atol=1e-5, target=target)
+    func = reducing((3, rows if static else te.size_var("n", "int64"), columns), operator)
+    data = normal(rows, (3, rows, columns))
+    agrees(func, reduced(data, operator), data, atol=1e-5, target=target)
     text = get_source(default_schedule(func, WIDE), WIDE, "ll")
     assert columns > 8 or "gather" not in text
     assert columns > 8 or rows < 64 or "load <16 x float>" in text
@@ -368,7 +372,20 @@ def test_rows_whose_divisors_are_known_have_no_rests(channels, target):
     y = te.compute(
         (n, one, w // 4 + 1, c), lambda b, i, j, c: te.sum(x[b, i * 4 + axes[0], j + axes[1], c], axes), name="y"
     )
-    data = np.random.default_rng(channels).standard_normal((3, 4, 5, channels)).astype(np.float32)
+    data = normal(channels, (3, 4, 5, channels))
     found = np.full((3, 1, 5, channels), 7, np.float32)
     native(te.create_prim_func([x, y, w]), target)(data, found, 17)
     np.testing.assert_allclose(found, data.astype(np.float64).sum(1, keepdims=True), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["softmax", "max", "sum"])
+def test_short_rows_of_unknown_length_have_a_loop_of_their_own(kind):
+    func = reducing((5, ir.Var("n", "int64")), kind)
+    body = lower(default_schedule(func, HOST), HOST).body
+    [either] = [s for s in statements(body) if isinstance(s, tir.IfThenElse) and s.else_case is not None]
+    branches = either.then_case, either.else_case
+    few, many = ([x for x in statements(s) if isinstance(x, tir.AllocBuffer)] for s in branches)
+    assert 0 < len(few) < len(many) and all(ir.as_int(d) and ir.as_int(d) <= 96 for a in few for d in a.buffer.shape)
+    for n in (0, 1, 3, 8, 18, 77, 96, 97, 300)[kind == "max" :]:
+        data = normal(n, (5, n))
+        agrees(func, reduced(data, kind), data, target=HOST)

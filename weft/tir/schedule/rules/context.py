@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.arith import Analyzer
-from weft.ir import DataType, IntImm, IterVar, PrimExpr, Var, as_int, is_const_int
+from weft.ir import DataType, IntImm, IterVar, PrimExpr, Var, as_int, is_const_int, structural_equal
 from weft.machine import TargetLike, machine_of
 from weft.tir.analysis.dependence import is_data_parallel, reduce_vars
 from weft.tir.analysis.pattern import element_cost
@@ -85,6 +85,11 @@ class RuleContext:
     def constant(self, loop: LoopRV) -> int | None:
         """Return the extent of a loop where it is constant."""
         return as_int(self.extent(loop))
+
+    def most(self, extent: PrimExpr) -> int | None:
+        """Return what an extent is at most, as the schedule expects it; None where it does not say."""
+        expected = self.record.few_elements if self.record.expects_few else []
+        return as_int(extent) or next((n for e, n in expected if structural_equal(e, extent)), None)
 
     def is_output(self, block: Block) -> bool:
         """Whether a block writes a parameter of the function."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from weft.error import InternalError, ScheduleError, UnknownHandle
+from weft.ir import PrimExpr
 
 GENERIC = "generic"
 """The rule for reductions and other blocks that no rule of their own fits."""
@@ -33,6 +34,8 @@ class ScheduleRecord:
     function: str
     taken: dict[str, str] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
+    expects_few: bool = False
+    few_elements: list[tuple[PrimExpr, int]] = field(default_factory=list, compare=False)  # lengths, and their limits
 
     def take(self, rule: str, blocks: set[str]) -> None:
         """Note that a rule scheduled blocks; those that a rule took before stay its own."""

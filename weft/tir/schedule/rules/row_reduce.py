@@ -12,13 +12,15 @@ from __future__ import annotations
 from itertools import pairwise
 from math import gcd, prod
 
+from weft import ir
 from weft.error import ScheduleError
 from weft.ir import Cast, DataType, FloorDiv, PrimExpr, Var, as_int, is_const_int, structural_equal, substitute, walk
 from weft.tir.analysis.access import loads_of, stores_of
 from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers_of, reduce_vars, spatial_vars
 from weft.tir.analysis.pattern import element_cost, stride_along
-from weft.tir.analysis.structure import is_condition, used_vars
+from weft.tir.analysis.structure import is_condition, replace_node, used_vars
 from weft.tir.buffer import BufferLoad
+from weft.tir.schedule.cache import replace_buffer
 from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.reduction import combiner_of
 from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
@@ -28,6 +30,9 @@ from weft.tir.stmt import Block, BufferStore
 
 _SHORTEST = 8
 """Elements of a row from which on they are reduced in vectors."""
+
+_FEW = 12
+"""Vectors of a row of unknown length up to which its partial results are one vector."""
 
 _NARROW = 4
 """Vectors of columns that are one strip in any case."""
@@ -276,7 +281,10 @@ def _partial_results(ctx: RuleContext, name: str) -> list[str]:
     many = ctx.machine.fma_latency  # independent partial results, while an addition takes its time
     accumulators = many if n is None or n >= many * lanes else 1
     options = [a for a in (1, 2, 4, 8) if n is None or n >= a * lanes]
-    width = lanes * ctx.choose("accumulators", options, accumulators)
+    around = {x.var for x in sch.get_loops(rv)}
+    if n is None and not any(isinstance(x, BufferLoad) or x in around for x in walk(ctx.extent(fused))):
+        ctx.record.few_elements.append((ctx.extent(fused), _FEW * lanes))
+    width = lanes * (1 if ctx.record.expects_few else ctx.choose("accumulators", options, accumulators))
     total, first_width = ctx.extent(fused), width
     _, inner = sch.split(fused, [None, width])
     stages = [sch.rfactor(inner, len(block.writes[0].buffer.shape)).name]
@@ -295,8 +303,11 @@ def _partial_results(ctx: RuleContext, name: str) -> list[str]:
 def _keep_near(ctx: RuleContext, rv: BlockRV) -> None:
     """Put a row buffer on the stack when it is small."""
     limit, spatial = ctx.machine.stack_buffer_bytes, _loop_vars(ctx, rv, "data_par")
-    if 4 * prod(as_int(f.extent) or limit for f in ctx.loops(rv)[1:] if f.loop_var in spatial) <= limit:
+    if 4 * prod(ctx.most(f.extent) or limit for f in ctx.loops(rv)[1:] if f.loop_var in spatial) <= limit:
         ctx.sch.set_scope(rv, 0, "local")
+        buffer = ctx.block(rv).writes[0].buffer
+        shape = tuple(d if (n := ctx.most(d)) is None else ir.const(n, d.dtype) for d in buffer.shape)
+        replace_buffer(ctx.sch.state, buffer, replace_node(buffer, shape=shape))
 
 
 def _loop_vars(ctx: RuleContext, rv: BlockRV, kind: str) -> set[Var]:

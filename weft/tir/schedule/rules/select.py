@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from weft.error import ScheduleError
-from weft.ir import show_text
+from weft.ir import PrimExpr, Var, all_of, show_text, substitute
 from weft.machine import TargetLike
 from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers_of
 from weft.tir.analysis.pattern import contraction_of
-from weft.tir.analysis.structure import child_realizes
+from weft.tir.analysis.structure import child_realizes, clone_fresh, replace_node
 from weft.tir.function import PrimFunc
 from weft.tir.schedule.instruction import BlockRV
 from weft.tir.schedule.rules.attention_schedule import schedule_attention
@@ -29,7 +29,7 @@ from weft.tir.schedule.rules.selecting import is_selecting, schedule_selecting
 from weft.tir.schedule.rules.transposed import guarded_product, schedule_transposed
 from weft.tir.schedule.rules.windows import ends_inside, schedule_windows
 from weft.tir.schedule.schedule import Schedule
-from weft.tir.stmt import Block, BlockRealize
+from weft.tir.stmt import Block, BlockRealize, IfThenElse
 
 
 def schedule_func(func: PrimFunc, target: TargetLike | None, knobs: Knobs | None = None) -> PrimFunc:
@@ -69,7 +69,22 @@ def _scheduled(func: PrimFunc, target: TargetLike | None, knobs: Knobs | None, r
         collapsed = collapse_dims(func)
     sch = schedule_of(collapsed, target, knobs, record)
     show_text(record.function, "trace.py", lambda: str(sch.trace))
-    return sch.func.replace(buffer_map=func.buffer_map)
+    scheduled = sch.func
+    if record.few_elements and set(record.taken.values()) <= {"inline", "rows", "elementwise"}:
+        few = ScheduleRecord(record.function, expects_few=True)
+        short = schedule_of(collapsed, target, knobs, few).func
+        scheduled = _either(all_of(*(n <= most for n, most in few.few_elements)), short, scheduled)
+    return scheduled.replace(buffer_map=func.buffer_map)
+
+
+def _either(condition: PrimExpr, then: PrimFunc, otherwise: PrimFunc) -> PrimFunc:
+    """Run one of two schedules of a function, each with buffers, loops and blocks of its own."""
+    root, other = then.root, otherwise.root
+    body, _, _ = clone_fresh(root.body, lambda name: f"{name}_few")
+    own = {b: replace_node(b, data=Var(f"{b.name}_few", "handle"), name=f"{b.name}_few") for b in root.alloc_buffers}
+    branches = IfThenElse(condition, substitute(body, own), other.body)
+    whole = replace_node(other, body=branches, alloc_buffers=(*other.alloc_buffers, *own.values()))
+    return otherwise.replace(body=replace_node(otherwise.body, block=whole))
 
 
 def schedule_of(
