@@ -36,7 +36,8 @@ def _add_product(node: Node) -> Any:
 
 
 @aten("linear")
-def _linear(node: Node) -> Any:
+def linear(node: Node) -> Any:
+    """A product with a transposed weight, and what is added to it."""
     weight = node["weight"]
     if len(weight.ty.shape) == 1:
         found = node.op("matmul", node["input"], weight)
