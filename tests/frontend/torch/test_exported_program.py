@@ -100,6 +100,8 @@ def test_choices_and_loops():
             F.pad(x, (9, 0), "replicate"),
         ),
         lambda x: torch.tensor_split(torch.hstack([x, x]), 2, 1),
+        lambda x: torch.lstm_cell(x[:, :2], [x[:, :1], x[:, 1:2]], x[:4, :2], x[:4, :1], x[:4, 0], x[:4, 1]),
+        lambda x: (torch.gru_cell(x[:, :2], x[:, :1], x[:3, :2], x[:3, :1], x[:3, 0], x[:3, 1]),),
         lambda x: (torch.diag(x[0]),),
     ],
 )
@@ -349,6 +351,7 @@ def _written_twice(x):
         (lambda x: (x * 2).relu_().add_(1).clamp_(-1, 1.5), True),
         (lambda x: (x + 1).copy_(x).expand_as(x), True),
         (torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(inplace=True)), True),
+        (lambda x: F.instance_norm(x[None]).relu_() + F.group_norm(x[None], 3).relu_(), True),
         (_written_in_views, True),
         (_read_before, False),
         (lambda x: (x * 2).view(-1).mul_(2), False),

@@ -9,7 +9,7 @@ from tests.frontend.torch.programs import Call, check, exported
 from weft.environment import SWEEP
 from weft.frontend.torch import from_exported_program
 
-BOTH, RECTIFIED = {"bidirectional": True}, {"nonlinearity": "relu"}
+BOTH = {"bidirectional": True}
 LAYERS = [(1, {}), (2, {"batch_first": True, **BOTH}), (2, {"bias": False}), (1, BOTH)]
 
 
@@ -41,22 +41,6 @@ def test_layers_stay_whole_behind_the_compiler(kind, of):
     with torch.no_grad(), torch._dynamo.config.patch(allow_rnn=True):
         compiled = torch.compile(results, backend="weft", dynamic=True)
         torch.testing.assert_close([compiled(x) for x in inputs], [results(x) for x in inputs])
-
-
-@pytest.mark.parametrize(
-    ("kind", "options"), [(nn.LSTMCell, {}), (nn.GRUCell, {"bias": False}), (nn.RNNCell, RECTIFIED)]
-)
-def test_cells_are_converted_whole(monkeypatch, kind, options):
-    cells = nn.ModuleList([kind(3, 5, **options), kind(5, 5, **options)])
-
-    def results(x):
-        first = cells[0](x)
-        return cells[1](first[0] if kind is nn.LSTMCell else first, first)
-
-    call = Call(results)
-    call.layers = cells
-    monkeypatch.delattr(torch.export.ExportedProgram, "run_decompositions")
-    check(call, *((torch.randn(n, 3),) for n in (4, 1, 17)), dynamic=(({0: Dim("samples")},),))
 
 
 def test_states_that_are_given():
