@@ -2,16 +2,12 @@
 
 from typing import Any
 
+from weft.frontend.torch.linear import affine
 from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten
 
 _PADDING = 1
 """The kind of a mask of (batch, keys); 0 is one of (queries, keys), 2 has all four dimensions."""
-
-
-def _affine(node: Node, x: Any, weight: Any, bias: Any) -> Any:
-    out = node.op("matmul", x, node.permute(weight, [1, 0]))
-    return out if bias is None else node.op("add", out, bias)
 
 
 def _bias(node: Node, mask: Any, batch: Any, queries: Any) -> Any:
@@ -33,12 +29,12 @@ def _attention(node: Node, query: Any, key: Any, value: Any, heads: int) -> Any:
     for i, x in enumerate((query, key, value)):
         cut = {"axes": (0,), "begin": (i * width,), "end": ((i + 1) * width,)}
         weight, bias = (node.op("strided_slice", node[k], **cut) for k in ("qkv_weight", "qkv_bias"))
-        y = _affine(node, x, weight, bias)
+        y = affine(node, x, weight, bias)
         parts.append(node.reshape(y, [*node.dims(x)[:2], heads, width // heads]))
     mask = node.get("mask")
     extra = [] if mask is None else [_bias(node, mask, *node.dims(query)[:2])]
     out = node.reshape(node.op("nn.attention", *parts, *extra), node.dims(query))
-    return _affine(node, out, node["proj_weight"], node["proj_bias"])
+    return affine(node, out, node["proj_weight"], node["proj_bias"])
 
 
 @aten("_native_multi_head_attention")
@@ -59,9 +55,9 @@ def _encoder_layer(node: Node) -> Any:
         )
 
     def fed(x: Any) -> Any:
-        inner = _affine(node, x, node["ffn_weight_1"], node["ffn_bias_1"])
+        inner = affine(node, x, node["ffn_weight_1"], node["ffn_bias_1"])
         inner = node.op("nn.gelu" if node["use_gelu"] else "nn.relu", inner)
-        return _affine(node, inner, node["ffn_weight_2"], node["ffn_bias_2"])
+        return affine(node, inner, node["ffn_weight_2"], node["ffn_bias_2"])
 
     if node["norm_first"]:
         x = node.op("add", x, _attention(node, *[norm(x, 1)] * 3, node["num_heads"]))

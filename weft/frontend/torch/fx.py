@@ -81,10 +81,7 @@ def _by_argument(model: Any, dynamic: list[dict[int, Any]]) -> Any:
     """Dynamic dimensions as ``torch.export`` asks for them: variadic parameters take one tuple of all."""
     import inspect
 
-    kinds = [p.kind for p in inspect.signature(model.forward).parameters.values()]
-    variadic = inspect.Parameter.VAR_POSITIONAL in kinds
-    if not any(dynamic):
-        return None
+    variadic = any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(model.forward).parameters.values())
     return (tuple(dynamic),) if variadic else tuple(dynamic)
 
 

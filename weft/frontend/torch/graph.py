@@ -334,7 +334,8 @@ def in_place(node: torch.fx.Node) -> bool:
 _OF_NUMBERS = {operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.truediv: "div"}
 """Python's arithmetic of numbers out of data, which are tensors here."""
 _TO = "aten.to.dtype"
-_NEW = tuple(f"aten.{name}.default" for name in ("conv1d", "conv2d", "conv3d", "batch_norm", "linear", "layer_norm"))
+_COMPOSITE = "conv1d conv2d conv3d conv_transpose1d batch_norm instance_norm group_norm layer_norm linear matmul"
+_NEW = (*(f"aten.{name}.default" for name in _COMPOSITE.split()), *(f"aten.conv_transpose{n}d.input" for n in (2, 3)))
 """Operators that PyTorch takes apart, whose results are in memory of their own all the same."""
 
 

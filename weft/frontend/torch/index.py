@@ -58,12 +58,12 @@ def _scatter(node: Node) -> Any:
         src = node.astype(_cut_to(node, _row(node, src), node.dims(places)), kind)
     else:
         src = node.full(node.dims(places), src, kind)
-    if node.get("include_self", True) is False:
-        if how == "mean":
-            found = _means(node, x, places, src, axis)
-            return node.reshape(found, []) if flat else found
-        x = _left_out(node, x, places, axis, how)
-    found = node.op("scatter_elements", x, places, src, axis=axis, reduction=how)
+    alone = node.get("include_self", True) is False
+    if alone and how == "mean":
+        found = _means(node, x, places, src, axis)
+    else:
+        x = _left_out(node, x, places, axis, how) if alone else x
+        found = node.op("scatter_elements", x, places, src, axis=axis, reduction=how)
     return node.reshape(found, []) if flat else found
 
 
@@ -71,10 +71,8 @@ def _scatter(node: Node) -> Any:
 def _put(node: Node) -> Any:
     """Elements by their places among all of them."""
     x, places, src = (node.reshape(node[k], [node.product(node.dims(node[k]))]) for k in ("self", "index", "source"))
-    how = "sum" if node["accumulate"] else None
-    return node.reshape(
-        _scatter(node.with_args({"self": x, "dim": 0, "index": places, "src": src, "reduce": how})), node.shape
-    )
+    given = {"self": x, "dim": 0, "index": places, "src": src, "reduce": "sum" if node["accumulate"] else None}
+    return node.reshape(_scatter(node.with_args(given)), node.shape)
 
 
 @aten("index_reduce")

@@ -35,14 +35,15 @@ def _add_product(node: Node) -> Any:
     return node.op("add", product, added)
 
 
+def affine(node: Node, x: Any, weight: Any, bias: Any) -> Any:
+    """A product with a transposed weight, and what is added to it."""
+    out = node.op("matmul", x, node.permute(weight, range(len(weight.ty.shape))[::-1]))
+    return out if bias is None else node.op("add", out, bias)
+
+
 @aten("linear")
 def _linear(node: Node) -> Any:
-    weight = node["weight"]
-    if len(weight.ty.shape) == 1:
-        found = node.op("matmul", node["input"], weight)
-    else:
-        found = node.op("matmul", node["input"], node.permute(weight, [1, 0]))
-    return found if node["bias"] is None else node.op("add", found, node["bias"])
+    return affine(node, node["input"], node["weight"], node["bias"])
 
 
 @aten("_trilinear")

@@ -204,10 +204,8 @@ def _repeat_interleave(node: Node) -> Any:
     if node["dim"] is None:
         x = node.reshape(x, [node.product(node.dims(x))])
     axis = node.axis(node.get("dim", 0), len(x.ty.shape))
-    own = node.dims(x)
-    wide = node.expand(
-        node.reshape(x, [*own[: axis + 1], 1, *own[axis + 1 :]]), [*own[: axis + 1], repeats, *own[axis + 1 :]]
-    )
+    before, behind = node.dims(x)[: axis + 1], node.dims(x)[axis + 1 :]
+    wide = node.expand(node.reshape(x, [*before, 1, *behind]), [*before, repeats, *behind])
     return node.reshape(wide, node.shape)
 
 

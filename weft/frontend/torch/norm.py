@@ -42,9 +42,7 @@ def _layer_norm(node: Node) -> Any:
     weight, bias = _ones(node, node["weight"], like, 1), node["bias"]
     operands = [weight] if bias is None else [weight, bias]
     out = node.op("nn.layer_norm", x, *operands, axes=axes, epsilon=float(node["eps"]), center=bias is not None)
-    if "native" not in node.name:
-        return out
-    return [out, *_statistics(node, x, axes)]
+    return [out, *_statistics(node, x, axes)] if "native" in node.name else out
 
 
 def _statistics(node: Node, x: Any, axes: tuple[int, ...]) -> list[Any]:
@@ -88,14 +86,13 @@ def _batch_norm(node: Node) -> Any:
         return _own_statistics(node, x)
     channels = [node.dims(x)[1]]
     weight, bias = _ones(node, node["weight"], channels, 1), _ones(node, node["bias"], channels, 0)
-    made = node.op(
-        "nn.batch_norm", x, weight, bias, node["running_mean"], node["running_var"], epsilon=float(node["eps"])
-    )
+    running = node["running_mean"], node["running_var"]
+    made = node.op("nn.batch_norm", x, weight, bias, *running, epsilon=float(node["eps"]))
     out = node.emit(ir.TupleGetItem(made, 0))
     if not isinstance(node.value, (tuple, list)):
         return out
     nothing = node.full([0], 0, node.dtype) if {1, 2} & node.used else None
-    return [out, nothing, nothing, node["running_mean"], node["running_var"]]
+    return [out, nothing, nothing, *running]
 
 
 def _own_statistics(node: Node, x: Any) -> Any:

@@ -29,8 +29,7 @@ def _max_pool(node: Node) -> Any:
         out = node.op(f"nn.max_pool{rank}d", x, **attrs)
         out = node.reshape(out, node.dims(out)[1:]) if single else out
         return [out, None] if "with_indices" in node.name else out
-    made = node.op("nn.max_pool_with_indices", x, **attrs)
-    out, places = node.fields(made)
+    out, places = node.fields(node.op("nn.max_pool_with_indices", x, **attrs))
     plane = node.tensor(node.product(node.dims(x)[2:]), "int64")
     places = node.op("floor_mod", places, plane)  # within its plane, as PyTorch counts
     return [node.reshape(part, node.dims(part)[1:]) if single else part for part in (out, places)]
@@ -76,9 +75,7 @@ def _covered(node: Node, x: Any, attrs: dict[str, Any], rank: int) -> Any:
     return node.astype(found, x.ty.dtype)
 
 
-@aten(
-    "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"
-)
+@aten(*(f"adaptive_avg_pool{rank}d" for rank in (1, 2, 3)), "_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
 def _adaptive_avg_pool(node: Node) -> Any:
     rank = int(node.name.split("avg_pool")[1][0])
     return _adaptive(node, "avg", _batched(node, node["self"], rank), list(node["output_size"]))
@@ -127,8 +124,7 @@ def _greatest(node: Node, x: Any, counts: Any) -> list[Any]:
         places = node.op("add", node.op("multiply", places, total), here)
     dims = node.dims(places)
     places = node.reshape(places, [node.product(dims[:rank]), node.product(dims[rank:])])
-    taken = node.op(
-        "take", node.reshape(x, [*node.dims(x)[:2], node.product(node.dims(x)[2:])]), places, axis=2, mode="clip"
-    )
+    flat = node.reshape(x, [*node.dims(x)[:2], node.product(node.dims(x)[2:])])
+    taken = node.op("take", flat, places, axis=2, mode="clip")
     chosen = node.op("argmax", taken, axis=3, keepdims=True)
     return [node.op("gather_elements", part, chosen, axis=3) for part in (taken, node.expand(places, node.dims(taken)))]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft import ir
+from weft.frontend.torch.linear import affine
 from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten
 from weft.frontend.torch.symbols import Dim
@@ -38,10 +39,24 @@ def _recurrent(node: Node) -> Any:
         x, *ends = _layer(node, kind, x, given, [_cut(node, s, first, ways) for s in initial], attrs)
         last.append(ends)
     x = node.permute(x, [1, 0, 2]) if node["batch_first"] else x
-    return [
-        x,
-        *(parts[0] if count == 1 else node.op("concat", ir.Tuple(parts), axis=0) for parts in zip(*last, strict=True)),
-    ]
+    return [x, *(node.concat(parts, 0) for parts in zip(*last, strict=True))]
+
+
+@aten("lstm_cell", "gru_cell")
+def _cell(node: Node) -> Any:
+    """One step of (batch, inputs) by two products, each of all gates: (batch, hidden), an LSTM's both states."""
+    h, *c = node["hx"] if "lstm" in node.name else [node["hx"]]
+    x, hidden = (affine(node, v, node[f"w_{of}"], node[f"b_{of}"]) for v, of in ((node["input"], "ih"), (h, "hh")))
+    if c:
+        gates = node.fields(node.op("split", node.op("add", x, hidden), 4, axis=1))
+        entered, kept, shown = (node.op("sigmoid", gates[i]) for i in (0, 1, 3))
+        made = node.op("multiply", entered, node.op("tanh", gates[2]))
+        cell = node.op("add", node.op("multiply", kept, *c), made)
+        return [node.op("multiply", shown, node.op("tanh", cell)), cell]
+    (*x, new), (*hidden, last) = (node.fields(node.op("split", v, 3, axis=1)) for v in (x, hidden))
+    reset, kept = (node.op("sigmoid", node.op("add", *pair)) for pair in zip(x, hidden, strict=True))
+    new = node.op("tanh", node.op("add", new, node.op("multiply", reset, last)))
+    return node.op("add", node.op("multiply", node.op("subtract", h, new), kept), new)
 
 
 @aten("mkldnn_rnn_layer", when=lambda args: not args[8] and args[9] == 2)

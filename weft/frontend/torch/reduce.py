@@ -76,10 +76,8 @@ def _variance(node: Node) -> Any:
     offset = node.op("subtract", x, mean)
     offset = node.op("abs", offset) if isinstance(offset, Complex) else offset
     total = _reduced(node, "sum", node.op("multiply", offset, offset), axes, keep) if axes else offset
-    degrees = node.op(
-        "maximum", node.op("subtract", node.tensor(count, dtype), node.tensor(correction, dtype)), node.scalar(0, dtype)
-    )
-    found = node.op("divide", total, degrees)
+    degrees = node.op("subtract", node.tensor(count, dtype), node.tensor(correction, dtype))
+    found = node.op("divide", total, node.op("maximum", degrees, node.scalar(0, dtype)))
     found = node.op("sqrt", found) if node.name.startswith("aten.std") else found
     if "_mean" not in node.name:
         return found
