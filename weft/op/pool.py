@@ -14,11 +14,13 @@ from weft.op.attributes import Attribute, data_layout, flag, integer, padding, s
 from weft.op.infer import demand_same_layout, same_dtype, tensor_arg
 from weft.op.registry import Fusion, Layout, declare, get_op_def
 from weft.op.relations import demand_at_least, demand_same_shape
+from weft.te import Tensor
 from weft.topi import pool as pooling
 from weft.topi.conv import channels_last, conv_shape, spatial
 from weft.topi.conv_gradient import pool_grad
 from weft.topi.precision import in_float32
 from weft.topi.shape import simplify
+from weft.topi.typing import Extents
 
 
 def _windows_of(rank: int | None) -> dict[str, Attribute]:
@@ -84,7 +86,17 @@ def _windows(x: Any, rank: int, k: Any, s: Any, d: Any, b: Any, a: Any, ceil_mod
         yield padded[(slice(None), slice(None), *spans)]
 
 
-def _counted(x: Any, rank: int, k: Any, s: Any, d: Any, b: Any, a: Any, ceil_mode: bool, include_pad: bool) -> Any:
+def _counted(
+    x: np.ndarray,
+    rank: int,
+    k: tuple[int, ...],
+    s: tuple[int, ...],
+    d: tuple[int, ...],
+    b: tuple[int, ...],
+    a: tuple[int, ...],
+    ceil_mode: bool,
+    include_pad: bool,
+) -> Any:
     """Count the elements of each window; there may be more windows than results where the padding counts."""
     ones = np.ones_like(x, np.float64)
     if include_pad:
@@ -245,7 +257,9 @@ def _backward_infer(kind: str) -> Any:
 
 
 def _backward_ref(kind: str) -> Any:
-    def reference(g: Any, x: Any, ceil_mode: bool, count_include_pad: bool, layout: str, **windows: Any) -> Any:
+    def reference(
+        g: np.ndarray, x: np.ndarray, ceil_mode: bool, count_include_pad: bool, layout: str, **windows: Any
+    ) -> Any:
         last = channels_last(layout)
         g, y = (np.moveaxis(v, -1, 1) if last else v for v in (g, x))
         k, s, d, b, a = pooling.window(2, *(windows[n] for n in _WINDOW))
@@ -265,7 +279,9 @@ def _backward_ref(kind: str) -> Any:
 
 
 def _backward(kind: str) -> Any:
-    def lower(g: Any, data: Any, pool_size: Any, strides: Any, out_layout: str | None, **attrs: Any) -> Any:
+    def lower(
+        g: Tensor, data: Tensor, pool_size: Extents, strides: Extents, out_layout: str | None, **attrs: Any
+    ) -> Any:
         return pool_grad(g, data, pool_size, strides, pool_type=kind, **attrs)
 
     return in_float32(lower)

@@ -11,7 +11,7 @@ from weft.topi.pool import max_pool_with_indices, window, window_count
 from weft.topi.typing import Extents, Padding, Shape
 
 
-def _outputs_over(i: Any, taps: Any, sizes: Any, strides: Any, before: Any, dilation: Any = (1, 1)) -> Any:
+def _outputs_over(i: Any, taps: Any, sizes: Any, strides: Any, before: Any, dilation: tuple[int, ...] = (1, 1)) -> Any:
     """The outputs whose windows hold an input, each under a tap, and whether they are there."""
     at, inside = [], const(True, "bool")
     for d, tap in enumerate(taps):
