@@ -32,27 +32,15 @@ from weft.topi.winograd import conv2d_winograd, winograd_matrices
 def _conv_infer(rank: int) -> Any:
     name = f"nn.conv{rank}d"
 
-    def infer(
-        data: Expr,
-        weight: Expr,
-        strides: Any,
-        padding: Any,
-        dilation: Any,
-        groups: int,
-        data_layout: str,
-        kernel_layout: str,
-        out_layout: str | None,
-        out_dtype: str,
-        channels: int | None,
-        pad_value: int,
-    ) -> TensorType:
+    def infer(data: Expr, weight: Expr, groups: int, data_layout: str, kernel_layout: str, **attrs: Any) -> TensorType:
+        strides, padding, dilation = (attrs[name] for name in ("strides", "padding", "dilation"))
         letters = sum(c.isupper() for c in kernel_layout) + ("o" in kernel_layout)  # panels have a dimension more
         x, w = tensor_arg(name, "data", data, ndim=rank + 2), tensor_arg(name, "weight", weight, ndim=letters)
-        dtype = out_dtype or same_dtype(name, data, weight)
-        demand_held(name, "pad_value", pad_value, x.dtype, data.span)
+        dtype = attrs["out_dtype"] or same_dtype(name, data, weight)
+        demand_held(name, "pad_value", attrs["pad_value"], x.dtype, data.span)
         if x.shape is None or w.shape is None:
             return TensorType(None, dtype, rank + 2)
-        out_channels, kernel, kind = weight_info(w.shape, kernel_layout, rank, channels)
+        out_channels, kernel, kind = weight_info(w.shape, kernel_layout, rank, attrs["channels"])
         last = channels_last(data_layout)
         sizes, c = spatial(x.shape, last), x.shape[-1] if last else x.shape[1]
         if kind == "packed":
@@ -69,9 +57,8 @@ def _conv_infer(rank: int) -> Any:
         before, after = padding[:rank], padding[rank:]
         outs = [conv_size(sizes[i], kernel[i], strides[i], dilation[i], before[i], after[i]) for i in range(rank)]
         _demand_sizes(name, outs, data)
-        return TensorType(
-            conv_shape(x.shape, outs, out_channels, channels_last(out_layout or data_layout)), dtype, rank + 2
-        )
+        last_out = channels_last(attrs["out_layout"] or data_layout)
+        return TensorType(conv_shape(x.shape, outs, out_channels, last_out), dtype, rank + 2)
 
     return infer
 

@@ -10,13 +10,17 @@ import numpy as np
 
 from weft.ir import Expr, TensorType, TupleType, int64, max_, min_
 from weft.op.any_layout import Layouts, in_any_order
-from weft.op.attributes import Attribute, data_layout, flag, integer, padding, sizes
-from weft.op.infer import demand_same_layout, tensor_arg
-from weft.op.registry import Fusion, Layout, declare
-from weft.op.relations import demand_at_least
+from weft.op.attributes import Attribute, data_layout, flag, integer, padding, sizes, word
+from weft.op.infer import demand_same_layout, same_dtype, tensor_arg
+from weft.op.registry import Fusion, Layout, declare, get_op_def
+from weft.op.relations import demand_at_least, demand_same_shape
+from weft.te import Tensor
 from weft.topi import pool as pooling
 from weft.topi.conv import channels_last, conv_shape, spatial
+from weft.topi.conv_gradient import pool_grad
+from weft.topi.precision import in_float32
 from weft.topi.shape import simplify
+from weft.topi.typing import Extents
 
 
 def _windows_of(rank: int | None) -> dict[str, Attribute]:
@@ -28,6 +32,9 @@ def _windows_of(rank: int | None) -> dict[str, Attribute]:
         "dilation": sizes(1, rank),
         "ceil_mode": flag(False),
     }
+
+
+_WINDOW = ("pool_size", "strides", "dilation", "padding")  # in the order that functions of windows take
 
 
 def _layouts(rank: int) -> dict[str, Attribute]:
@@ -48,21 +55,12 @@ def _known(name: str, rank: int) -> Layouts:
 
 
 def _infer(rank: int, op: str) -> Any:
-    def infer(
-        data: Expr,
-        pool_size: Any,
-        strides: Any,
-        padding: Any,
-        dilation: Any,
-        ceil_mode: bool,
-        layout: str,
-        out_layout: str | None,
-    ) -> TensorType:
+    def infer(data: Expr, layout: str, out_layout: str | None, **attrs: Any) -> TensorType:
         ty = tensor_arg(op, "data", data, ndim=rank + 2)
         if ty.shape is None:
             return TensorType(None, ty.dtype, rank + 2)
         demand_same_layout(op, layout, out_layout, data.span)
-        dims = pooling.pool_shape(ty.shape, pool_size, strides, dilation, padding, ceil_mode, layout)
+        dims = pooling.pool_shape(ty.shape, layout=layout, **{name: attrs[name] for name in _windows_of(rank)})
         _demand_sizes(op, dims, data)
         return TensorType(dims, ty.dtype, rank + 2)
 
@@ -84,43 +82,41 @@ def _windows(x: Any, rank: int, k: Any, s: Any, d: Any, b: Any, a: Any, ceil_mod
     ]
     padded = np.pad(x, [(0, 0), (0, 0), *pads], constant_values=fill)
     for t in np.ndindex(*k):
-        yield padded[
-            (
-                slice(None),
-                slice(None),
-                *(slice(t[i] * d[i], t[i] * d[i] + max((outs[i] - 1) * s[i] + 1, 0), s[i]) for i in range(rank)),
-            )
-        ]
+        spans = [slice(t[i] * d[i], t[i] * d[i] + max((outs[i] - 1) * s[i] + 1, 0), s[i]) for i in range(rank)]
+        yield padded[(slice(None), slice(None), *spans)]
+
+
+def _counted(
+    x: np.ndarray,
+    rank: int,
+    k: tuple[int, ...],
+    s: tuple[int, ...],
+    d: tuple[int, ...],
+    b: tuple[int, ...],
+    a: tuple[int, ...],
+    ceil_mode: bool,
+    include_pad: bool,
+) -> Any:
+    """Count the elements of each window; there may be more windows than results where the padding counts."""
+    ones = np.ones_like(x, np.float64)
+    if include_pad:
+        ones = np.pad(ones, [(0, 0), (0, 0), *zip(b, a, strict=True)], constant_values=1)
+        b = a = (0,) * rank
+    return np.maximum(sum(_windows(ones, rank, k, s, d, b, a, ceil_mode, 0)), 1)
 
 
 def _reference(rank: int, kind: str) -> Any:
-    def reference(
-        x: Any,
-        pool_size: Any,
-        strides: Any,
-        padding: Any,
-        dilation: Any,
-        ceil_mode: bool,
-        count_include_pad: bool,
-        layout: str,
-    ) -> Any:
+    def reference(x: Any, ceil_mode: bool, count_include_pad: bool, layout: str, **windows: Any) -> Any:
         last = layout.endswith("C")
-        k, s, d, b, a = pooling.window(rank, pool_size, strides, dilation, padding)
+        k, s, d, b, a = pooling.window(rank, *(windows[n] for n in _WINDOW))
         y = np.moveaxis(x, -1, 1) if last else x
         if kind == "max":
             lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
             out = np.maximum.reduce(list(_windows(y, rank, k, s, d, b, a, ceil_mode, lowest)))
         else:
             total: Any = sum(_windows(y.astype(np.float64), rank, k, s, d, b, a, ceil_mode, 0))
-            counted: Any
-            if count_include_pad:
-                ones = np.pad(np.ones_like(y, np.float64), [(0, 0), (0, 0), *zip(b, a, strict=True)], constant_values=1)
-                zeros = (0,) * rank
-                counted = sum(_windows(ones, rank, k, s, d, zeros, zeros, ceil_mode, 0))
-                counted = counted[tuple(slice(0, n) for n in total.shape)]
-            else:
-                counted = sum(_windows(np.ones_like(y, np.float64), rank, k, s, d, b, a, ceil_mode, 0))
-            out = (total / np.maximum(counted, 1)).astype(x.dtype)
+            counted = _counted(y, rank, k, s, d, b, a, ceil_mode, count_include_pad)
+            out = (total / counted[tuple(map(slice, total.shape))]).astype(x.dtype)
         return np.ascontiguousarray(np.moveaxis(out, 1, -1) if last else out)
 
     return reference
@@ -219,11 +215,8 @@ def _indices_ref(
     k, s, d, b, a = pooling.window(rank, pool_size, strides, dilation, padding)
     flat = np.arange(x.size).reshape(x.shape)
     if storage_order:
-        base = np.arange(x.shape[0] * x.shape[1]).reshape(x.shape[:2]) * int(np.prod(x.shape[2:]))
-        flat = (
-            base.reshape(*x.shape[:2], *[1] * rank)
-            + np.arange(int(np.prod(x.shape[2:]))).reshape(x.shape[:1:-1]).transpose()[None, None]
-        )
+        columns_first = np.arange(x.size).reshape(*x.shape[:2], *x.shape[:1:-1])
+        flat = columns_first.transpose(0, 1, *range(rank + 1, 1, -1))
     best: Any = None
     where: Any = None
     lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
@@ -247,6 +240,69 @@ declare(
     doc="Max pooling (channels first); also the flat index of each maximum, rows first or (storage_order 1) "
     "columns first.",
 )
+
+
+def _backward_infer(kind: str) -> Any:
+    op = f"grad.{kind}_pool2d_backward"
+
+    def infer(output_grad: Expr, data: Expr, layout: str, out_layout: str | None, **attrs: Any) -> TensorType:
+        g, ty = (tensor_arg(op, n, x, ndim=4, kind="float") for n, x in (("output_grad", output_grad), ("data", data)))
+        same_dtype(op, output_grad, data)
+        demand_same_layout(op, layout, out_layout, data.span)
+        made = get_op_def(f"nn.{kind}_pool2d").infer(data, layout=layout, **attrs)
+        demand_same_shape(f"{op}: 'output_grad'", g.shape, made.shape, output_grad.span)
+        return ty
+
+    return infer
+
+
+def _backward_ref(kind: str) -> Any:
+    def reference(
+        g: np.ndarray, x: np.ndarray, ceil_mode: bool, count_include_pad: bool, layout: str, **windows: Any
+    ) -> Any:
+        last = channels_last(layout)
+        g, y = (np.moveaxis(v, -1, 1) if last else v for v in (g, x))
+        k, s, d, b, a = pooling.window(2, *(windows[n] for n in _WINDOW))
+        out = np.zeros(y.size)
+        if kind == "max":
+            places = [_indices_ref(y, k, s, (*b, *a), d, ceil_mode, 0)[1]]
+        else:
+            counted = _counted(y, 2, k, s, d, b, a, ceil_mode, count_include_pad)
+            g = g / counted[tuple(map(slice, g.shape))]
+            places = list(_windows(np.arange(y.size).reshape(y.shape), 2, k, s, d, b, a, ceil_mode, -1))
+        for place in places:
+            np.add.at(out, place[place >= 0], g[place >= 0])
+        out = out.reshape(y.shape)
+        return np.ascontiguousarray(np.moveaxis(out, 1, -1) if last else out).astype(x.dtype)
+
+    return reference
+
+
+def _backward(kind: str) -> Any:
+    def lower(
+        g: Tensor, data: Tensor, pool_size: Extents, strides: Extents, out_layout: str | None, **attrs: Any
+    ) -> Any:
+        return pool_grad(g, data, pool_size, strides, pool_type=kind, **attrs)
+
+    return in_float32(lower)
+
+
+for _kind in ("max", "avg"):
+    declare(
+        f"grad.{_kind}_pool2d_backward",
+        "output_grad data",
+        {
+            **_windows_of(2),
+            "count_include_pad": flag(False),
+            "layout": word("NCHW", "NCHW", "NHWC"),
+            "out_layout": data_layout(2, optional=True),
+        },
+        infer=_backward_infer(_kind),
+        lower=_backward(_kind),
+        reference=_backward_ref(_kind),
+        rtol=1e-3,
+        doc=f"What flows back to the data of {_kind} pooling; of equal greatest elements the first takes all.",
+    )
 
 
 def _overlap_infer(data: Expr, hop: int) -> TensorType:

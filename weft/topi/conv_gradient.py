@@ -7,15 +7,15 @@ from weft.ir import PrimExpr, cast, const, floordiv, floormod, if_then_else, int
 from weft.topi.conv import channels_last, paddings, pair, spatial
 from weft.topi.convolutions import resolved_padding
 from weft.topi.manipulate import transpose
-from weft.topi.pool import max_pool_with_indices, window_count
+from weft.topi.pool import max_pool_with_indices, window, window_count
 from weft.topi.typing import Extents, Padding, Shape
 
 
-def _outputs_over(i: Any, taps: Any, sizes: Any, strides: Any, before: Any) -> tuple[list[Any], Any]:
+def _outputs_over(i: Any, taps: Any, sizes: Any, strides: Any, before: Any, dilation: tuple[int, ...] = (1, 1)) -> Any:
     """The outputs whose windows hold an input, each under a tap, and whether they are there."""
     at, inside = [], const(True, "bool")
     for d, tap in enumerate(taps):
-        moved = i[d] + before[d] - tap.var
+        moved = i[d] + before[d] - tap.var * dilation[d]
         o = floordiv(moved, strides[d])
         inside = tir.all(inside, floormod(moved, strides[d]).equal(0), o >= 0, o < sizes[d])
         at.append(o)
@@ -68,6 +68,7 @@ def pool_grad(
     ceil_mode: bool = False,
     count_include_pad: bool | str = True,
     layout: str | bool = "NCHW",
+    dilation: Extents = 1,
 ) -> Any:
     """The gradient of the data of a 2-D pooling; of equal greatest elements, the first has it.
 
@@ -77,41 +78,24 @@ def pool_grad(
         count_include_pad, layout = (isinstance(layout, str) or layout), count_include_pad
     if pool_type not in ("max", "avg"):
         raise error.InvalidArgument(f"unknown pool type '{pool_type}'", expected="max or avg")
-    if channels_last(str(layout)):
-        first = (0, 3, 1, 2)
-        found = pool_grad(
-            transpose(grads, first),
-            transpose(data, first),
-            kernel,
-            stride,
-            padding,
-            pool_type,
-            ceil_mode,
-            count_include_pad,
-        )
-        return transpose(found, (0, 2, 3, 1))
-    k, s, (before, after) = pair(kernel, 2), pair(stride, 2), paddings(padding, 2)
-    sizes = spatial(data.shape, False)
-    taps = [te.reduce_axis((0, k[d]), name) for d, name in enumerate(("wh", "ww"))]
-    chosen = max_pool_with_indices(data, k, s, (*before, *after), 1, ceil_mode)[1] if pool_type == "max" else None
+    last = channels_last(str(layout))
+    first = transpose(data, (0, 3, 1, 2)) if last else data
+    k, s, d, before, after = window(2, kernel, stride, dilation, padding)
+    sizes = spatial(first.shape, False)
+    taps = [te.reduce_axis((0, k[i]), name) for i, name in enumerate(("wh", "ww"))]
+    chosen = max_pool_with_indices(first, k, s, (*before, *after), d, ceil_mode)[1] if pool_type == "max" else None
 
-    def element(n: PrimExpr, c: PrimExpr, y: PrimExpr, x: PrimExpr) -> Any:
-        at, inside = _outputs_over((y, x), taps, grads.shape[2:], s, before)
-        value = grads(n, c, *at)
+    def element(*i: PrimExpr) -> Any:
+        n, c, y, x = (i[0], i[3], i[1], i[2]) if last else i
+        at, inside = _outputs_over((y, x), taps, spatial(grads.shape, last), s, before, d)
+        value, zero = grads(n, *at, c) if last else grads(n, c, *at), const(0, data.dtype)
         if chosen is not None:
-            place = ((cast("int64", n) * data.shape[1] + c) * sizes[0] + y) * sizes[1] + x
-            return te.sum(
-                if_then_else(
-                    tir.all(inside, if_then_else(inside, chosen(n, c, *at), int64(-1)).equal(place)),
-                    value,
-                    const(0, data.dtype),
-                ),
-                axis=taps,
-            )
+            place = ((cast("int64", n) * first.shape[1] + c) * sizes[0] + y) * sizes[1] + x
+            takes = tir.all(inside, if_then_else(inside, chosen(n, c, *at), int64(-1)).equal(place))
+            return te.sum(if_then_else(takes, value, zero), axis=taps)
         count: Any = int64(1)
-        for d, o in enumerate(at):
-            count = count * window_count(o, sizes[d], k[d], s[d], 1, before[d], after[d], ceil_mode, count_include_pad)
-        share = value / cast(data.dtype, tir.max(count, int64(1)))
-        return te.sum(if_then_else(inside, share, const(0, data.dtype)), axis=taps)
+        for j, o in enumerate(at):
+            count *= window_count(o, sizes[j], k[j], s[j], d[j], before[j], after[j], ceil_mode, count_include_pad)
+        return te.sum(if_then_else(inside, value / cast(data.dtype, tir.max(count, int64(1))), zero), axis=taps)
 
     return te.compute(data.shape, element, name="pool_gradient")

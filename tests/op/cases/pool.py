@@ -48,14 +48,10 @@ def _pool3d(s: Sizes, name: str) -> Case:
     return call(s.real(1, 2, s.b, s.c, 4), pool_size=(1, 2, 2), strides=2, padding=(0, 1, 0, 0, 0, 1), **NEAR)
 
 
-@cases("nn.adaptive_max_pool2d", "nn.adaptive_avg_pool2d")
-def _adaptive(s: Sizes, name: str) -> Case | None:
-    return None if s.b < 1 else call(s.real(s.a, 3, s.b, s.c), output_size=(2, 3), **NEAR)
-
-
-@cases("nn.adaptive_max_pool2d", "nn.adaptive_avg_pool2d")
-def _global(s: Sizes, name: str) -> Case | None:
-    return None if s.b < 1 else call(s.real(s.a, s.b, s.c, 5), output_size=1, layout="NHWC", **NEAR)
+@cases("nn.adaptive_max_pool2d", "nn.adaptive_avg_pool2d", when=lambda s: s.b > 0)
+def _adaptive(s: Sizes, name: str) -> Cases:
+    yield call(s.real(s.a, 3, s.b, s.c), output_size=(2, 3), **NEAR)
+    yield call(s.real(s.a, s.b, s.c, 5), output_size=1, layout="NHWC", **NEAR)
 
 
 @cases("nn.adaptive_max_pool1d", "nn.adaptive_avg_pool1d")

@@ -107,29 +107,9 @@ def pool_grad_nchw(
     count_include_pad: bool = True,
 ) -> Array:
     """Return the adjoint of the data of a pooling; the first of several greatest elements takes all."""
-    (top, left, bottom, right), (kh, kw), (sh, sw) = padding, pool_size, strides
-    height, width = a_np.shape[2:]
-    pad_h, pad_w = (
-        (max(low, 0), max(high, 0) + (s - 1 if ceil_mode else 0))
-        for low, high, s in ((top, bottom, sh), (left, right, sw))
-    )
-    fill = np.finfo(a_np.dtype).min if pool_type == "max" else 0
-    x = np.pad(a_np, [(0, 0), (0, 0), pad_h, pad_w], constant_values=fill)
-    out = np.zeros(x.shape)
-    for b, c, i, j in np.ndindex(*out_grad_np.shape):
-        rows, columns = slice(i * sh, i * sh + kh), slice(j * sw, j * sw + kw)
-        window, g = x[b, c, rows, columns], out_grad_np[b, c, i, j]
-        if pool_type == "max":
-            at = np.unravel_index(np.argmax(window), window.shape)
-            out[b, c, rows.start + at[0], columns.start + at[1]] += g
-        else:
-            inside = (
-                max(min(rows.stop, height + top) - max(rows.start, top), 0),
-                max(min(columns.stop, width + left) - max(columns.start, left), 0),
-            )
-            count = kh * kw if count_include_pad else max(inside[0] * inside[1], 1)
-            out[b, c, rows, columns] += g / count
-    return out[:, :, top : top + height, left : left + width]
+    op = f"grad.{pool_type}_pool2d_backward"
+    windows = {"pool_size": pool_size, "strides": strides, "padding": padding}
+    return reference(op, out_grad_np, a_np, ceil_mode=ceil_mode, count_include_pad=count_include_pad, **windows)
 
 
 def batch_norm(
