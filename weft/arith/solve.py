@@ -67,9 +67,8 @@ def _comparisons(condition: PrimExpr) -> list[PrimExpr]:
     """List what holds where a condition does; a bound of a minimum or maximum on the side that both have."""
     if isinstance(condition, And):
         return _comparisons(condition.a) + _comparisons(condition.b)
-    inner: Any = condition.a if isinstance(condition, Not) else None
-    if type(inner) in _NEGATED:
-        return _comparisons(_NEGATED[type(inner)](inner.a, inner.b))
+    if isinstance(condition, Not) and isinstance(condition.a, (LT, LE, GT, GE)):
+        return _comparisons(_NEGATED[type(condition.a)](condition.a.a, condition.a.b))
     if isinstance(condition, (LT, LE, GT, GE)):
         a, b = condition.a, condition.b
         of_a, of_b = (Max, Min) if isinstance(condition, (LT, LE)) else (Min, Max)

@@ -111,7 +111,7 @@ class PrimFunc(ir.BaseFunc):
         return self.body.block
 
 
-def opaque_type(ret_type: Any) -> ir.FuncType:
+def opaque_type(ret_type: ir.Type | str | None) -> ir.FuncType:
     """Return the type of a function of any arguments that returns `ret_type`, None for nothing."""
     given = ret_type if isinstance(ret_type, ir.PrimType) else ir.AnyType()
     return ir.FuncType(None, ir.TupleType(()) if ret_type is None else given)

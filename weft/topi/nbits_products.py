@@ -202,13 +202,12 @@ class Dot(_Product):
         self.group, self.dot, self.lanes = group, dot, dot or LANES
         if dot == 2 * LANES:
             self.heights = (_TALLEST, *self.heights)
-        self.starts: Any = None
         self.ones = Broadcast(const(1, "int16"), 2 * self.lanes)
 
     def run(self) -> None:
         """Emit the statements."""
-        if not self.dot and self.bits < 8 and self.group <= _WRITTEN_OUT:
-            self.starts = self.started()
+        in_words = not self.dot and self.bits < 8 and self.group <= _WRITTEN_OUT
+        self.starts = self.started() if in_words else None
         super().run()
 
     def started(self) -> Any:
@@ -284,7 +283,8 @@ class Dot(_Product):
         steps = min(self.group, _WRITTEN_OUT) // per
         vectors, tall = sorted({v for _, v in cells}), 1 + max(r for r, _ in cells)
         terms: dict[tuple[int, int], list[Any]] = {c: [] for c in cells}
-        pairs = {} if self.starts is None else {(r, v): self.start(row + r, part) for r, v in cells}
+        starts = self.starts
+        pairs = {} if starts is None else {(r, v): self.start(starts[row + r, part]) for r, v in cells}
         for t in range(steps):
             factors = {}
             step = part * int64(steps) + int64(t)
@@ -301,15 +301,15 @@ class Dot(_Product):
             for c, known in pairs.items():
                 pairs[c] = self.ib.let("pairs", known + self.pairs(terms[c]))
                 terms[c] = []
-        if self.starts is not None:
+        if starts is not None:
             return {c: dot_pairs(known, self.ones) for c, known in pairs.items()}
         return {(r, v): self.total(terms[r, v], zero[r]) for r, v in cells}
 
-    def start(self, row: PrimExpr, g: PrimExpr) -> Any:
-        """Load where the sums of pairs of a row start, for each column."""
-        return tir.reinterpret(f"int16x{2 * self.lanes}", Broadcast(self.starts[row, g], self.lanes))
+    def start(self, word: PrimExpr) -> PrimExpr:
+        """Let sums of pairs start at what a word has, for each column."""
+        return tir.reinterpret(f"int16x{2 * self.lanes}", Broadcast(word, self.lanes))
 
-    def pairs(self, terms: list[tuple[Any, Any]]) -> Any:
+    def pairs(self, terms: list[tuple[Any, Any]]) -> PrimExpr:
         """Add up products of bytes, of neighbours in 16 bits."""
         return in_pairs([dot_pairs(*self.signed(w, x)) for w, x in terms], operator.add)
 

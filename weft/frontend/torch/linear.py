@@ -35,7 +35,7 @@ def _add_product(node: Node) -> Any:
     return node.op("add", product, added)
 
 
-def affine(node: Node, x: Any, weight: Any, bias: Any) -> Any:
+def affine(node: Node, x: ir.Expr, weight: ir.Expr, bias: ir.Expr | None) -> Any:
     """A product with a transposed weight, and what is added to it."""
     out = node.op("matmul", x, node.permute(weight, range(len(weight.ty.shape))[::-1]))
     return out if bias is None else node.op("add", out, bias)

@@ -33,7 +33,7 @@ class BlockUnderWay:
 class FunctionUnderWay:
     """A function under way."""
 
-    ret_type: Any = None
+    ret_type: ir.Type | str | None = None
     ty: ir.Type | None = None
 
     def __init__(self, node: ast.FunctionDef, options: dict[str, Any]) -> None:
