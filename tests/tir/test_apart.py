@@ -6,7 +6,7 @@ import random
 import pytest
 
 from weft import arith, ir, script, tir
-from weft.tir.analysis.apart import values_apart
+from weft.tir.analysis import apart
 from weft.tir.pipeline import lower
 
 _VARS = [ir.Var(n, "int64") for n in "ijk"]
@@ -43,7 +43,7 @@ def test_known_to_differ_means_differ():
         at = [{v: ir.int64(x) for v, x in zip(_VARS, p, strict=True)} for p in points]
         places = {tuple(ir.as_int(simplify(ir.substitute(e, m))) for e in exprs) for m in at}
         differ = len(places) == len(points)
-        assert values_apart(exprs, domain) == differ, (list(map(str, exprs)), starts, extents)
+        assert apart.values_apart(exprs, domain) == differ, (list(map(str, exprs)), starts, extents)
         known += differ
     assert 20 < known < 380
 
@@ -51,22 +51,22 @@ def test_known_to_differ_means_differ():
 def test_symbolic_parts_of_a_fused_loop():
     n, m, f = ir.SizeVar("n", "int64"), ir.SizeVar("m", "int64"), ir.Var("f", "int64")
     domain = {f: ir.Range.from_min_extent(ir.int64(0), n * m)}
-    assert values_apart([f // m, f % m], domain)
-    assert not values_apart([f // m, f % n], domain)
-    assert not values_apart([f // m], domain)
+    assert apart.values_apart([f // m, f % m], domain)
+    assert not apart.values_apart([f // m, f % n], domain)
+    assert not apart.values_apart([f // m], domain)
 
 
 def test_digits_of_a_fused_loop_that_threads_share():
     """Of threads within a block, whose number is no part of the sizes that the loop was fused of."""
     outer, t, n, m = ir.Var("outer", "int64"), ir.Var("t", "int64"), ir.SizeVar("n", "int64"), ir.SizeVar("m", "int64")
     at, threads = outer * 1024 + t, {t: ir.Range.from_min_extent(ir.int64(0), ir.int64(1 << 20))}
-    assert values_apart([at // 784, at // 28 % 28, at % 28], threads)
-    assert values_apart([at // 784, at % 784 // 28, at % 28], threads)
-    assert values_apart([at // (n * m * 64), at // (n * m) % 64, at // m % n, at % m], threads)
-    assert not values_apart([at // 784, at // 28 % 14, at % 28], threads)
-    assert not values_apart([at // 784, at // 56 % 14, at % 28], threads)
-    assert not values_apart([at // (n * m * 64), at // m % n, at % m], threads)
-    assert not values_apart([at // 28 % 28, at % 28], threads)
+    assert apart.values_apart([at // 784, at // 28 % 28, at % 28], threads)
+    assert apart.values_apart([at // 784, at % 784 // 28, at % 28], threads)
+    assert apart.values_apart([at // (n * m * 64), at // (n * m) % 64, at // m % n, at % m], threads)
+    assert not apart.values_apart([at // 784, at // 28 % 14, at % 28], threads)
+    assert not apart.values_apart([at // 784, at // 56 % 14, at % 28], threads)
+    assert not apart.values_apart([at // (n * m * 64), at // m % n, at % m], threads)
+    assert not apart.values_apart([at // 28 % 28, at % 28], threads)
 
 
 _BY_ADDRESS = """
@@ -87,10 +87,14 @@ def f(X: T.Buffer((4, 6), "int32"), C: T.Buffer((4, 6), "int32")):
 
 
 @pytest.mark.parametrize("address", ['B.access_ptr("r", offset=v * 6)', "T.address_of(B[v, 0])"])
-def test_memory_reached_by_address_stays_whole(address):
+def test_memory_reached_by_address_stays_whole(address, monkeypatch):
     sch = tir.Schedule(script.from_source(_BY_ADDRESS.replace("ADDRESS", address)))
     sch.compute_at("A", sch.get_loops("P")[0])
     assert [r.buffer.name for r in sch.get(sch.get_block("P")).reads] == ["B"]
+    bounded, box = [], apart._box
+    monkeypatch.setattr(apart, "_box", lambda *given: bounded.append(given[1:3]) or box(*given))
+    sch.parallel(sch.get_loops("P")[0])
+    assert len(bounded) == len(set(bounded)) > 0  # what a block touches is found once
     allocations = [n for n in ir.walk(lower(sch.func).body) if isinstance(n, tir.AllocBuffer)]
     assert [ir.as_int(a.buffer.shape[0]) for a in allocations] == [24]
     uses = [n for n in ir.walk(allocations[0].body) if isinstance(n, tir.BufferLoad) and n.buffer.name == "B"]

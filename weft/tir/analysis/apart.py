@@ -262,37 +262,33 @@ def tied_iterations(body: Stmt, loops: Sequence[For], analyzer: arith.Analyzer) 
     """
     realizes = child_realizes(body)
     regions = [(r, a) for r in realizes for a in (*r.block.reads, *r.block.writes)]
-    shared = {
-        w.buffer: None
-        for r in realizes
-        for w in r.block.writes
-        if any(a.buffer is w.buffer and other is not r for other, a in regions)
-    }
+    written = [(r, w.buffer) for r in realizes for w in r.block.writes]
+    shared = dict.fromkeys(b for r, b in written if any(a.buffer is b and o is not r for o, a in regions))
     domain = {f.loop_var: ir.Range.from_min_extent(f.min, f.extent) for f in loops}
     for buffer in shared:
-        touching = [r for r in realizes if any(a.buffer is buffer for q, a in regions if q is r)]
-        boxes = [_box(body, q, a, analyzer) for q, a in regions if a.buffer is buffer]
-        made, makers = _made_first(body, touching, buffer, analyzer)
-        held = made is not None and all(_holds(made, b, analyzer) for b in boxes)
-        writers = [r for r in touching if any(w.buffer is buffer for w in r.block.writes)]
-        if held and writers == makers and all(_always(body, r, analyzer) for r in makers):
+        touched = {(q, a): _box(body, q, a, analyzer) for q, a in regions if a.buffer is buffer}
+        made, makers = _made_first(touched, analyzer)
+        held = made is not None and all(_holds(made, b, analyzer) for b in touched.values())
+        if held and all(r in makers and _always(body, r, analyzer) for r, b in written if b is buffer):
             continue
-        dims = zip(*([made] if held else boxes), strict=True)
+        dims = zip(*([made] if held else touched.values()), strict=True)
         alike = [d[0] for d in dims if d[0] is not None and all(ir.structural_equal(o, d[0]) for o in d[1:])]
-        if values_apart(_tiles(alike, analyzer), domain) or (len(loops) == 1 and _step_past(loops[0], boxes, analyzer)):
+        if values_apart(_tiles(alike, analyzer), domain) or (
+            len(loops) == 1 and _step_past(loops[0], [*touched.values()], analyzer)
+        ):
             continue
-        return buffer, touching[-1].block.name_hint
+        return buffer, [*touched][-1][0].block.name_hint
     return None
 
 
 def _made_first(
-    body: Stmt, touching: list[BlockRealize], buffer: Buffer, analyzer: arith.Analyzer
+    touched: Mapping[tuple[BlockRealize, BufferRegion], _Box], analyzer: arith.Analyzer
 ) -> tuple[_Box | None, list[BlockRealize]]:
     """The box of a buffer that the first blocks make, part by part, before anybody uses it; and those blocks."""
     made: _Box | None = None
     makers: list[BlockRealize] = []
-    for r in touching:
-        written = [_box(body, r, w, analyzer) for w in r.block.writes if w.buffer is buffer]
+    for r in dict.fromkeys(q for q, _ in touched):
+        written = [touched[r, w] for w in r.block.writes if (r, w) in touched]
         whole = _joined(made, written[0], analyzer) if written and (not makers or not accumulates(r.block)) else None
         if whole is None:
             break
