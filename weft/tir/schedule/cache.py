@@ -109,7 +109,7 @@ def cache_read(
         top = _apart(scope, path, writes)
         box = _whole_region(state, path, realize, region, top)
     else:
-        tops = _statements_with(scope, users)
+        tops = statements_with(scope, users)
         top, box = tops[0], tuple(ir.Range(d) for d in old.shape)
         if any(writes(r) for s in tops for r in child_realizes(s)):
             raise refuse(f"'{old.name}' is written in the loop nests of the blocks or between them", block=name)
@@ -180,7 +180,7 @@ def _found(state: ScheduleState, name: str, storage_scope: str) -> tuple[list[St
     return state.located(name)
 
 
-def _statements_with(scope: Block, names: list[str]) -> list[Stmt]:
+def statements_with(scope: Block, names: list[str]) -> list[Stmt]:
     """List the statements in the body of a block from the first to the last that has one of the named blocks."""
     items = list(scope.body.seq) if isinstance(scope.body, SeqStmt) else [scope.body]
     at = [i for i, s in enumerate(items) if any(r.block.name_hint in names for r in child_realizes(s))]

@@ -16,6 +16,7 @@ from weft.tir.schedule import (
     blocks,
     cache,
     compute_at,
+    epilogue_fusion,
     guards,
     iteration,
     layout,
@@ -231,6 +232,11 @@ class Schedule(Recorder):
     def rfactor(self, loop: LoopRV, factor_axis: int = 0) -> BlockRV:
         """Make a reduction loop spatial; returns the block of partial results."""
         return BlockRV(reduction.rfactor(self.state, loop.var, factor_axis))
+
+    @primitive
+    def fuse_reduction_epilogue(self, reduction_block: BlockRV, epilogue_block: BlockRV) -> None:
+        """Let a reduction start from what a block adds to its results, and write what that block does."""
+        epilogue_fusion.fuse_reduction_epilogue(self.state, reduction_block.name, epilogue_block.name)
 
     @primitive
     def skip_zeros(self, block: BlockRV) -> None:
