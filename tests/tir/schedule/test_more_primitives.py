@@ -66,6 +66,36 @@ def test_merge_refuses():
     refuses(ScheduleError, "merge: two loops", sch.merge, sch.get_loops("C")[0])
 
 
+@pytest.mark.parametrize("kind", ["parallel", "vectorize", "unroll", "bind"])
+def test_a_bound_loop_can_run_in_another_way(kind):
+    func = two_steps()
+    sch = Schedule(func, debug_mask="all")
+    i = sch.get_loops("B")[0]
+    sch.bind(i, "blockIdx.x")
+    getattr(sch, kind)(i, *(["threadIdx.x"] if kind == "bind" else []))
+    tag = getattr(sch.get(i).thread_binding, "thread_tag", None)
+    assert tag == ("threadIdx.x" if kind == "bind" else None)
+    same(sch, func)
+    every_way(sch, func)
+
+
+def test_factors_of_a_loop_of_unknown_extent():
+    x = te.placeholder((size("n"), 4), "int32", "X")
+    func = te.create_prim_func([x, te.compute(x.shape, lambda i, j: x[i, j] * 2, "B")])
+    for draw in (Schedule.sample_perfect_tile, Schedule.sample_partitioned_tile):
+        sch = Schedule(func)
+        i, j = sch.get_loops("B")
+        factors = draw(sch, i, 3)
+        assert factors == [None, 1, 1]
+        sch.split(i, factors)
+        refuses(ScheduleError, "the decision .* product is 4", sch.sample_perfect_tile, j, 2, decision=[None, 4])
+        sch.split(j, sch.sample_perfect_tile(j, 2))
+        given, found = np.arange(20, dtype="int32").reshape(5, 4), np.zeros((5, 4), "int32")
+        run(sch.func, given, found)
+        np.testing.assert_array_equal(found, given * 2)
+        every_way(sch, func)
+
+
 def padded(n=7, p=2):
     x = te.placeholder((3, n), "int32", "X")
     inside = lambda c, i: tir.if_then_else(tir.all(i >= p, i < n + p), x[c, i - p], tir.const(-1, "int32"))  # noqa: E731

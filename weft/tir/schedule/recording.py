@@ -7,10 +7,10 @@ import random
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
-from weft.error import InvalidArgument, ScheduleError, UnknownHandle
+from weft.error import IndexOutOfRange, InvalidArgument, ScheduleError, UnknownHandle
 from weft.ir import GlobalVar, IRModule, PrimExpr
 from weft.ir.spec import verify
-from weft.tir.analysis.structure import child_realizes, path_to, used_vars
+from weft.tir.analysis.structure import child_realizes, used_vars
 from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
 from weft.tir.schedule.block_buffers import buffer_at, place_of
@@ -80,6 +80,7 @@ class Recorder:
         self._depth = 0
         self._drawn: Any = None
         self._handles: dict[Any, BlockRV | LoopRV] = {}
+        self._removed: frozenset[BlockRV | LoopRV] = frozenset()
         self._random = random.Random(seed)
         self._verify, self._render = debug_mask not in ("none", 0), error_render_level
 
@@ -113,6 +114,7 @@ class Recorder:
         new._undecided = self._undecided
         new.state.func, new.state.renamed = self.state.func, dict(self.state.renamed)
         new.trace, new._handles = self.trace.copy(), dict(self._handles)
+        new._removed = self._removed
         return new
 
     def seed(self, seed: int) -> None:
@@ -225,8 +227,16 @@ class Recorder:
         return index if kind == ("read" if parameter.startswith("read") else "write") else buffer
 
     def get(self, rand_var_or_sref: Any) -> Any:
-        """Return the node behind a handle or a reference; a number that was drawn is itself."""
+        """Return the node behind a handle or a reference; a number that was drawn is itself.
+
+        Raises
+        ------
+        IndexOutOfRange
+            For a handle that :meth:`remove_rv` was given.
+        """
         rv = rand_var_or_sref
+        if isinstance(rv, (BlockRV, LoopRV)) and rv in self._removed:
+            raise IndexOutOfRange(f"the schedule has forgotten {rv}", help="look it up anew, as by get_block")
         if isinstance(rv, StmtSRef):
             return rv.stmt
         if isinstance(rv, BlockRV):
@@ -238,19 +248,13 @@ class Recorder:
         found = rand_var_or_stmt
         if isinstance(found, (BlockRV, LoopRV)):
             found = self.get(found)
-        path = path_to(self.state.body, lambda s: s is found)
-        if path is None:
-            return None
-        above: StmtSRef | None = None
-        for s in path:
-            if isinstance(s, (Block, For)):
-                above = StmtSRef(s, above)
-        return above
+        return self.state.get_sref(found)
 
     def remove_rv(self, rand_var: Any) -> None:
-        """Forget a handle; what it stands for is looked up anew where it is needed."""
+        """Forget a handle; primitives look up anew what it stands for, :meth:`get` refuses it."""
         if isinstance(rand_var, (BlockRV, LoopRV)):
             self._handles.pop(handle_key(rand_var), None)
+            self._removed = self._removed | {rand_var}
 
     @primitive
     def enter_postproc(self) -> None:
@@ -262,7 +266,7 @@ class Recorder:
             inst.arguments["func_name"] = self._name
         self.trace.append(inst, decision)
         for h in inst.outputs:
-            if not isinstance(h, ExprRV):
+            if isinstance(h, (BlockRV, LoopRV)):
                 self._handles[handle_key(h)] = h
 
     def _known(self, value: Any) -> Any:

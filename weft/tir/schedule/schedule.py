@@ -418,11 +418,11 @@ class Schedule(Recorder):
 
     @primitive
     def sample_perfect_tile(
-        self, loop: LoopRV, n: int, max_innermost_factor: int = 16, decision: Sequence[int] | None = None
-    ) -> list[int]:
-        """Draw `n` factors whose product is the extent of a loop."""
+        self, loop: LoopRV, n: int, max_innermost_factor: int = 16, decision: Sequence[int | None] | None = None
+    ) -> list[int | None]:
+        """Draw `n` factors whose product is the extent of a loop; of one that is not known the first is None."""
         self._drawn = sampling.perfect_tile(self._random, self.state.loop(loop.var), n, max_innermost_factor, decision)
-        return [ExprRV(f) for f in self._drawn]
+        return [None if f is None else ExprRV(f) for f in self._drawn]
 
     @primitive
     def sample_partitioned_tile(
@@ -431,12 +431,12 @@ class Schedule(Recorder):
         n: int,
         partition_pos: int = 0,
         innerpart_factor: int = 1,
-        decision: Sequence[int] | None = None,
-    ) -> list[int]:
+        decision: Sequence[int | None] | None = None,
+    ) -> list[int | None]:
         """Draw `n` factors of a loop; those from `partition_pos` on multiply to a multiple of `innerpart_factor`."""
         found = self.state.loop(loop.var)
         self._drawn = sampling.partitioned_tile(self._random, found, n, partition_pos, innerpart_factor, decision)
-        return [ExprRV(f) for f in self._drawn]
+        return [None if f is None else ExprRV(f) for f in self._drawn]
 
     @primitive
     def sample_compute_location(self, block: BlockRV, decision: int | None = None) -> LoopRV:
