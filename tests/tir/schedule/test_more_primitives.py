@@ -96,6 +96,35 @@ def test_factors_of_a_loop_of_unknown_extent():
         every_way(sch, func)
 
 
+def resized(index, n=5, m=7):
+    x = te.placeholder((9, 9), "int32", "X")
+    return te.create_prim_func([x, te.compute((n, m), lambda i, j: index(x, i, j), "B")])
+
+
+@pytest.mark.parametrize(
+    ("index", "repeats", "stages"),
+    [
+        (lambda x, i, j: x[i // 2 + j // 3, j // 2], 0, 2),
+        (lambda x, i, j: x[i // 2 + 1, j] + x[i // 2 + 1, j // 2], 0, 2),
+        (lambda x, i, j: x[i // 2 + 1, j] + x[i // 2, j // 2], 2, 1),
+        (lambda x, i, j: x[i // 2 + 1, j] + x[i // 2, j // 2], 3, 0),
+        (lambda x, i, j: x[x[i, j] % 3 + i // 2, j], 0, 1),
+        (lambda x, i, j: x[tir.max(tir.min((i * 3 - 1) // 2, 8), 0), j], 0, 1),
+        (lambda x, i, j: x[i, j], 0, 0),
+    ],
+)
+def test_cache_index(index, repeats, stages):
+    for n, m in [(5, 7), (1, 1), (0, 3)]:
+        func = resized(index, n, m)
+        sch = Schedule(func, debug_mask="all")
+        cached = sch.cache_index("B", "global", repeats)
+        assert len(cached) == stages <= len(sch.state.root.alloc_buffers) or n * m < 2
+        for block in cached:
+            sch.fuse(*sch.get_loops(block))
+        same(sch, func)
+        every_way(sch, func)
+
+
 def padded(n=7, p=2):
     x = te.placeholder((3, n), "int32", "X")
     inside = lambda c, i: tir.if_then_else(tir.all(i >= p, i < n + p), x[c, i - p], tir.const(-1, "int32"))  # noqa: E731

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 from weft import ir
 from weft.arith import Analyzer
-from weft.tir.analysis.access import loads_of, relax_region, substitute_ranges
+from weft.tir.analysis.access import is_pure, loads_of, relax_region, substitute_ranges
 from weft.tir.analysis.apart import initialises
 from weft.tir.analysis.cover import covers, stores_all
 from weft.tir.analysis.dependence import consumers_of, touches
-from weft.tir.analysis.structure import child_realizes, iter_values_of, loops_around, replace_node
+from weft.tir.analysis.structure import child_realizes, iter_values_of, loops_around, replace_node, used_vars
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.schedule.block_buffers import copy_block, element_nest, region_at, region_of
 from weft.tir.schedule.blocks import refresh_accesses
@@ -154,17 +154,18 @@ def put_stage(
     shape: Sequence[ir.PrimExpr],
     element: Callable[..., ir.PrimExpr],
     read: Callable[[object, Buffer], object],
+    scope: str = "global",
 ) -> str:
     """Store the elements of a new buffer, called `stage`, ahead of a block, each node of which becomes what it reads.
 
     Returns the name of the block that stores them.
     """
     value = element(*(ir.Var(f"v{i}", d.dtype) for i, d in enumerate(shape)))
-    new = Buffer(ir.Var(stage, "handle"), value.dtype, tuple(shape), name=stage, scope="global")
+    new = Buffer(ir.Var(stage, "handle"), value.dtype, tuple(shape), name=stage, scope=scope)
     whole = [ir.Range(d) for d in shape]
     nest, maker = element_nest(new, state.fresh_name(stage), whole, element)
-    path, scope, _ = state.located(name)
-    top = top_child(scope, path)
+    path, around, _ = state.located(name)
+    top = top_child(around, path)
     state.replace(top, seq(nest, top))
     block = state.realize(name).block
     state.replace(block, ir.rewrite(block, lambda n: read(n, new)))
@@ -172,6 +173,60 @@ def put_stage(
     block = state.realize(name).block
     state.replace(block, refresh_accesses(state, block, name))
     return maker.name_hint
+
+
+def cache_index(state: ScheduleState, name: str, storage_scope: str, repeats: int = 0) -> list[str]:
+    """Compute what indices of a block are made of, where it occurs `repeats` times or more, ahead, and load it there.
+
+    Only what the block's variables alone decide; whole indices before their parts. Returns the names of the blocks
+    that compute.
+    """
+    check_scope(storage_scope)
+    block = state.realize(name).block
+    places = [i for load in ir.find(block.body, BufferLoad) for i in load.indices]
+    parts = [e for i in places for e in ir.find(i, ir.PrimExpr) if _is_computed(e, block)]
+    chosen: list[ir.PrimExpr] = []
+
+    def choose(e: object) -> None:
+        count = sum(ir.structural_equal(e, p) for p in parts)
+        if count >= max(repeats, 1):
+            chosen.extend([] if any(ir.structural_equal(e, c) for c in chosen) else [e])  # type: ignore[list-item]
+        elif isinstance(e, ir.Node):
+            for part in ir.children(e):
+                choose(part)
+
+    for i in places:
+        choose(i)
+    chosen.sort(key=lambda e: -len(ir.find(e, ir.PrimExpr)))  # before a part of one is replaced inside of it
+    return [_index_stage(state, name, e, f"index_var_{n}", storage_scope) for n, e in enumerate(chosen)]
+
+
+def _is_computed(e: ir.PrimExpr, block: Block) -> bool:
+    """Whether an index is computed of nothing but the variables of a block, for any values of them."""
+    leaf = isinstance(e, (ir.Var, ir.IntImm)) or not ir.is_integer(e.dtype)
+    divisors = [d.b for d in ir.find(e, ir.FloorDiv, ir.FloorMod, ir.Div, ir.Mod) if not ir.is_float(d.dtype)]
+    safe = is_pure(e) and not ir.find(e, BufferLoad) and all(isinstance(d, ir.IntImm) and d.value for d in divisors)
+    used = used_vars(e)
+    return not leaf and safe and bool(used) and used <= {iv.var for iv in block.iter_vars if iv.dom is not None}
+
+
+def _index_stage(state: ScheduleState, name: str, index: ir.PrimExpr, stage: str, scope: str) -> str:
+    """Let a block load a part of its indices from a buffer that holds it for all values of its variables."""
+    used = used_vars(index)
+    domains = {iv.var: iv.dom for iv in state.realize(name).block.iter_vars if iv.var in used and iv.dom is not None}
+
+    def element(*at: ir.PrimExpr) -> ir.PrimExpr:
+        values = zip(domains.items(), at, strict=True)
+        return ir.substitute(index, {v: ir.cast(v.dtype, dom.min + i) for (v, dom), i in values})
+
+    def read(node: object, new: Buffer) -> object:
+        if not isinstance(node, BufferLoad):
+            return node
+        load = BufferLoad(new, tuple(v - ir.cast(v.dtype, dom.min) for v, dom in domains.items()))
+        same = ir.rewrite(node.indices, lambda e: load if ir.structural_equal(e, index) else e)
+        return replace_node(node, indices=same)
+
+    return put_stage(state, name, stage, [dom.extent for dom in domains.values()], element, read, scope)
 
 
 def _found(state: ScheduleState, name: str, storage_scope: str) -> tuple[list[Stmt], Block, BlockRealize]:

@@ -340,6 +340,11 @@ class Schedule(Recorder):
         return [BlockRV(n) for n in cache.cache_inplace(self.state, block.name, read_buffer_index, storage_scope)]
 
     @primitive
+    def cache_index(self, block: BlockRV, storage_scope: str, cse_thresh: int = 0) -> list[BlockRV]:
+        """Compute indices of what a block loads ahead; with `cse_thresh`, what occurs in them so often or more."""
+        return [BlockRV(n) for n in cache.cache_index(self.state, block.name, storage_scope, cse_thresh)]
+
+    @primitive
     def set_axis_separator(self, block: BlockRV, buffer: BufferName, axis_separators: Sequence[int] | None) -> None:
         """Say between which dimensions a buffer is laid out in further dimensions of memory, where there are such."""
         layout.set_axis_separator(self.state, block.name, buffer, axis_separators or ())
