@@ -96,6 +96,64 @@ def test_factors_of_a_loop_of_unknown_extent():
         every_way(sch, func)
 
 
+@pytest.mark.parametrize("depth", [None, 0, 1])
+@pytest.mark.parametrize("preserve", [True, False])
+def test_blockize_of_blocks(depth, preserve):
+    for size in [(6, 4), (1, 5), (0, 3)]:
+        func = two_steps(*size)
+        sch = Schedule(func, debug_mask="all")
+        if depth is not None:
+            sch.compute_at("B", sch.get_loops("C")[depth], preserve_unit_loops=True)
+        outer = sch.blockize([sch.get_block("B"), sch.get_block("C")], preserve_unit_iters=preserve)
+        assert [sch.get(b).name_hint for b in sch.get_child_blocks(outer)] == ["B", "C"]
+        assert sch.get_child_blocks(sch.get_block("root"))[0].name == outer.name
+        same(sch, func)
+        every_way(sch, func)
+        if depth == 0 and size[0] > 1:
+            assert len(sch.get(outer).iter_vars) == 1
+            sch.parallel(sch.get_loops(outer)[0])
+            same(sch, func)
+
+
+def test_blockize_of_blocks_keeps_loops_that_run_again():
+    @T.prim_func
+    def func(a: T.handle, b: T.handle) -> None:
+        A = T.match_buffer(a, (4, 6), "int32")
+        B = T.match_buffer(b, (4, 6), "int32")
+        for _ in T.serial(3):
+            for i, j in T.grid(2, 6):
+                with T.block("B"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    B[vi, vj] = A[vi, vj] * 2
+            for i, j in T.grid(2, 6):
+                with T.block("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    B[vi + 2, vj] = B[vi + 2, vj] + A[vi + 2, vj]
+
+    sch = Schedule(func, debug_mask="all")
+    outer = sch.blockize(["B", "C"])
+    assert len(sch.get_loops(outer)) == 1 and not sch.get(outer).iter_vars
+    same(sch, func)
+    every_way(sch, func)
+
+
+def test_blockize_of_blocks_refuses():
+    sch = Schedule(matmul(4, 5, 6))
+    sch.reverse_compute_at("D", sch.get_loops("C")[1])
+    sch.blockize(["C", "D"])
+    same(sch, matmul(4, 5, 6))
+    sch = Schedule(matmul(4, 5, 6))
+    sch.reorder(*[sch.get_loops("C")[n] for n in (2, 0, 1)])
+    refuses(ScheduleError, "no blocks", sch.blockize, [])
+    refuses(ScheduleError, "one after another in one scope", sch.blockize, ["C", "C"])
+    refuses(ScheduleError, "an argument is no loop", sch.blockize, 3)
+    copy = sch.cache_read("D", 0, "global")
+    refuses(ScheduleError, "those between are C, C_global, D", sch.blockize, ["C", "D"])
+    sch.blockize([copy, "D"])
+    refuses(ScheduleError, "one after another in one scope", sch.blockize, ["C", "D"])
+    same(sch, matmul(4, 5, 6))
+
+
 def resized(index, n=5, m=7):
     x = te.placeholder((9, 9), "int32", "X")
     return te.create_prim_func([x, te.compute((n, m), lambda i, j: index(x, i, j), "B")])

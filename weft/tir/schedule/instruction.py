@@ -16,7 +16,15 @@ from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.tensorize import TensorIntrin
 
 _NAMES = {"get_block": "GetSBlock", "reindex": "ReIndex", "rfactor": "RFactor", "unsafe_set_dtype": "UnsafeSetDType"}
-_FOLLOWED = {"BlockRV", "LoopRV", "BlockRV | LoopRV", "Sequence[BlockRV]", "Sequence[Factor]", "ir.PrimExpr"}
+_FOLLOWED = {
+    "BlockRV",
+    "LoopRV",
+    "BlockRV | LoopRV",
+    "Sequence[BlockRV]",
+    "LoopRV | Sequence[BlockRV]",
+    "Sequence[Factor]",
+    "ir.PrimExpr",
+}
 _FOLLOWED_BY_NAME = {"ann_val", "new_order"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import random
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
@@ -177,6 +178,7 @@ class Recorder:
 
     def _plain(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Find blocks that are given by name, and make functions of indices what can be printed and saved."""
+        fn = inspect.unwrap(fn)  # of other names of parameters
         names = [n for n in fn.__code__.co_varnames[1 : fn.__code__.co_argcount]]
         given = dict(zip(names, args, strict=False)) | kwargs
         kinds = {n: fn.__annotations__.get(n) for n in given}
@@ -185,7 +187,8 @@ class Recorder:
             value = given[n] if n in given else args[n]  # type: ignore[index]
             if isinstance(n, str) and isinstance(value, str) and kind in ("BlockRV", "BlockRV | LoopRV"):
                 given[n] = value = self._block_named(value)
-            if kind == "Sequence[BlockRV]" and not isinstance(value, str):
+            several = kind == "LoopRV | Sequence[BlockRV]" and isinstance(value, (list, tuple))
+            if several or (kind == "Sequence[BlockRV]" and not isinstance(value, str)):
                 names_ = [self._block_named(v) if isinstance(v, str) else v for v in value or ()]
                 given[str(n)] = value = names_
             if isinstance(value, Buffer) and "block" in given:  # which another function has at the same place
@@ -299,6 +302,11 @@ class Recorder:
 _HANDLES: dict[Any, Any] = {
     "BlockRV": (BlockRV, "block", "the name of a block or what get_block returned"),
     "LoopRV": (LoopRV, "loop", "a loop that get_loops, split or fuse returned"),
+    "LoopRV | Sequence[BlockRV]": (
+        (LoopRV, list, tuple),
+        "loop",
+        "a loop that get_loops, split or fuse returned, or a list of blocks",
+    ),
     "BlockRV | LoopRV": ((BlockRV, LoopRV), "block or loop", "what get_block or get_loops returned"),
 }
 

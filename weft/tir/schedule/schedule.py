@@ -247,8 +247,11 @@ class Schedule(Recorder):
 
     @primitive
     @also_called(loop="target")
-    def blockize(self, target: LoopRV, preserve_unit_iters: bool = True) -> BlockRV:
-        """Make one block of a loop and all inside it."""
+    def blockize(self, target: LoopRV | Sequence[BlockRV], preserve_unit_iters: bool = True) -> BlockRV:
+        """Make one block of a loop and all inside it, or of blocks that stand one after another."""
+        if not isinstance(target, LoopRV):
+            names = [self.state.realize(b.name).block.name_hint for b in target]
+            return BlockRV(blockize.blockize_blocks(self.state, names, preserve_unit_iters))
         return BlockRV(blockize.blockize(self.state, target.var, preserve_unit_iters))
 
     @primitive
