@@ -487,6 +487,46 @@ def test_blocks_of_blocks_where_sizes_and_variables_have_other_types():
     same(sch, func)
 
 
+def test_what_is_reached_by_its_address_is_copied():
+    func = PROGRAMS["pointers"](random.Random(0))
+    changes = [
+        lambda s: s.cache_write("P", 0, "global"),
+        lambda s: s.cache_read("P", 0, "local"),
+        lambda s: s.cache_read("E", 0, "global", ["E", "Z"]),
+    ]
+    for order in (changes, changes[::-1], changes[:1], changes[1:2]):
+        sch = Schedule(func, debug_mask="all")
+        for change in order:
+            change(sch)
+        same(sch, func)
+        every_way(sch, func)
+
+
+def test_what_is_changed_by_its_address_is_copied():
+    @T.prim_func
+    def func(A: T.Buffer((2, 6), "int32"), D: T.Buffer((2, 6), "int32")):
+        for i in range(2):
+            with T.block("P"):
+                v = T.axis.spatial(2, i)
+                T.reads(A[v, 0:6], D[v, 0:6])
+                T.writes(D[v, 0:6])
+                T.evaluate(
+                    T.call_extern(
+                        "int32",
+                        "reversed_copy",
+                        D.access_ptr("rw", offset=v * 6, extent=6),
+                        D.access_ptr("rw", offset=v * 6, extent=6),
+                        5,
+                    )
+                )
+
+    sch = Schedule(func, debug_mask="all")
+    refuses(ScheduleError, "'D' is reached by its address", sch.cache_write, "P", 0, "global")
+    assert len(sch.cache_inplace("P", 1, "local")) == 2
+    same(sch, func)
+    every_way(sch, func)
+
+
 def test_what_is_viewed_keeps_its_values_or_its_place():
     @T.prim_func
     def func(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
@@ -502,8 +542,8 @@ def test_what_is_viewed_keeps_its_values_or_its_place():
                 C[w] = one[0] + 1.0
 
     sch = Schedule(func)
-    for refused in (lambda: sch.compute_inline("B"), lambda: sch.unsafe_set_dtype("B", 0, "float64")):
-        refuses(ScheduleError, "'B' is reached by match_buffer", refused)
+    refuses(ScheduleError, "'B' is reached by match_buffer", sch.compute_inline, "B")
+    sch.unsafe_set_dtype("B", 0, "float64")
     sch.compute_at("B", sch.get_loops("C")[0])
     sch.cache_read("C", 0, "global")
     x, found = np.arange(4, dtype="float32"), np.zeros(4, "float32")

@@ -10,7 +10,14 @@ from weft.tir.analysis.access import is_pure, loads_of, relax_region, substitute
 from weft.tir.analysis.apart import initialises
 from weft.tir.analysis.cover import covers, stores_all
 from weft.tir.analysis.dependence import consumers_of, touches
-from weft.tir.analysis.structure import child_realizes, iter_values_of, loops_around, replace_node, used_vars
+from weft.tir.analysis.structure import (
+    child_realizes,
+    iter_values_of,
+    loops_around,
+    replace_node,
+    statements,
+    used_vars,
+)
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.schedule.block_buffers import copy_block, element_nest, region_at, region_of
 from weft.tir.schedule.blocks import refresh_accesses
@@ -45,12 +52,16 @@ def cache_write(
             block=name,
             help="the new buffer would not hold what is read",
         )
-    state.check_loaded(old, block, *(state.realize(c).block for c in consumers or ()), views=True)
+    if block.init is not None or any(r.buffer is old for r in block.reads):
+        state.check_loaded(old, block, views=True)
+    for consumer in consumers or ():
+        state.check_loaded(old, state.realize(consumer).block, views=True)
     order = [r.block.name_hint for r in child_realizes(scope)]
     early = [c for c in consumers or () if c not in order or order.index(c) < order.index(block.name_hint)]
     if early:
         raise refuse(f"'{early[0]}' does not run after the block", block=name)
     cache = _cache_of(old, storage_scope)
+    moved = _moved(state, old, cache, block)
     box = _whole_region(state, path, realize, region, top)
     if state.is_argument(old) and not (stores_all(block, region) and _fills(state, path, region, box, top)):
         raise refuse(
@@ -62,7 +73,7 @@ def cache_write(
     copy = _copy_nest(cache, old, box, copy_name, _outside(state, path, top))
     state.replace(top, seq(top, copy))
     current = state.realize(name).block
-    state.replace(current, ir.substitute(current, {old: cache}))
+    state.replace(current, ir.substitute(current, moved))
     state.alloc(state.scope_of_block(name), cache)
     for consumer in consumers or ():
         reader = state.realize(consumer).block
@@ -100,7 +111,7 @@ def cache_read(
             raise refuse(f"'{user}' is in another scope", block=name, help="list blocks of one scope")
         if not any(r.buffer is old for r in state.realize(user).block.reads):
             raise refuse(f"'{user}' does not read '{old.name}'", block=name, help="list its consumers")
-    state.check_loaded(old, *(state.realize(user).block for user in users), views=True)
+    moved = {k: v for user in users for k, v in _moved(state, old, cache, state.realize(user).block).items()}
 
     def writes(r: BlockRealize) -> bool:
         return touches(r.block, [old], writes_only=True)
@@ -117,7 +128,7 @@ def cache_read(
     state.replace(top, seq(_copy_nest(old, cache, box, copy_name, _outside(state, path, top)), top))
     for user in users:
         current = state.realize(user).block
-        state.replace(current, ir.substitute(current, {old: cache}))
+        state.replace(current, ir.substitute(current, moved))
     state.alloc(state.scope_of_block(name), cache)
     return copy_name
 
@@ -132,8 +143,8 @@ def cache_inplace(
     old = region_of(block, kind, read_index).buffer
     if not any(w.buffer is old for w in block.writes):
         raise refuse(f"the block does not write '{old.name}'", block=name, help="use cache_read")
-    state.check_loaded(old, block)
     cache = _cache_of(old, storage_scope)
+    moved = _moved(state, old, cache, block)
     top = _apart(scope, path, lambda r: r is not realize and touches(r.block, [old]))
     whole = tuple(ir.Range(d) for d in old.shape)
     copies = [state.fresh_name(f"{old.name}_{storage_scope.replace('.', '_')}")]
@@ -142,7 +153,7 @@ def cache_inplace(
     after = _copy_nest(cache, old, whole, copies[1], _outside(state, path, top))
     state.replace(top, seq(before, top, after))
     current = state.realize(name).block
-    state.replace(current, ir.substitute(current, {old: cache}))
+    state.replace(current, ir.substitute(current, moved))
     state.alloc(state.scope_of_block(name), cache)
     return copies[0], copies[1]
 
@@ -249,6 +260,15 @@ def _cache_of(old: Buffer, storage_scope: str) -> Buffer:
     )
 
 
+def _moved(state: ScheduleState, old: Buffer, cache: Buffer, block: Block) -> dict[Buffer | ir.Var, Buffer | ir.Var]:
+    """What becomes what in a block that uses a copy; an address is good in both where both are compact."""
+    stated = (r.buffer for r in (*block.reads, *block.writes))
+    shared = any(b is not old and b.data is old.data for b in stated)
+    if shared or old.strides or not (old.elem_offset is None or ir.is_const_int(old.elem_offset, 0)):
+        state.check_loaded(old, block, views=True)
+    return {old: cache, old.data: cache.data}
+
+
 def top_child(scope: Block, path: list[Stmt]) -> Stmt:
     """Return the statement directly in the body of `scope` through which `path` runs."""
     at = next(i for i, s in enumerate(path) if s is scope)
@@ -332,17 +352,24 @@ def set_dtype(state: ScheduleState, name: str, buffer_index: int | str | Buffer,
     old = region_of(block, "write", buffer_index).buffer
     if state.is_argument(old):
         raise refuse(f"'{old.name}' is a parameter of the function", block=name, help="use cache_write")
-    state.check_loaded(old)
-    new = replace_node(old, data=ir.Var(old.name, "handle"), dtype=str(ir.DataType(dtype)))
+    new = {old: replace_node(old, data=ir.Var(old.name, "handle"), dtype=str(ir.DataType(dtype)))}
+    for view in (m for s in statements(state.body) if isinstance(s, Block) for m in s.match_buffers):
+        b = view.buffer
+        if view.source.buffer in new:
+            if b.dtype != old.dtype:
+                raise refuse(f"'{b.name}' is a view of '{old.name}' in another data type", block=name)
+            new[b] = replace_node(b, data=ir.Var(b.name, "handle"), dtype=new[old].dtype)
+    for b in new:
+        state.check_loaded(b, views=True)
 
     def rule(node: object) -> object:
-        if isinstance(node, BufferLoad) and node.buffer is old:
-            return ir.cast(old.dtype, replace_node(node, buffer=new))
-        if isinstance(node, BufferStore) and node.buffer is old:
-            return replace_node(node, buffer=new, value=ir.cast(new.dtype, node.value))
+        if isinstance(node, BufferLoad) and node.buffer in new:
+            return ir.cast(old.dtype, replace_node(node, buffer=new[node.buffer]))
+        if isinstance(node, BufferStore) and node.buffer in new:
+            return replace_node(node, buffer=new[node.buffer], value=ir.cast(new[old].dtype, node.value))
         return node
 
-    state.rewrite_body(lambda body: ir.substitute(ir.rewrite(body, rule), {old: new}))
+    state.rewrite_body(lambda body: ir.substitute(ir.rewrite(body, rule), new))
 
 
 def _regions_of(block: Block, kind: str) -> str:
