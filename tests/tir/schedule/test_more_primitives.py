@@ -66,6 +66,123 @@ def test_merge_refuses():
     refuses(ScheduleError, "merge: two loops", sch.merge, sch.get_loops("C")[0])
 
 
+@pytest.mark.parametrize("kind", ["parallel", "vectorize", "unroll", "bind"])
+def test_a_bound_loop_can_run_in_another_way(kind):
+    func = two_steps()
+    sch = Schedule(func, debug_mask="all")
+    i = sch.get_loops("B")[0]
+    sch.bind(i, "blockIdx.x")
+    getattr(sch, kind)(i, *(["threadIdx.x"] if kind == "bind" else []))
+    tag = getattr(sch.get(i).thread_binding, "thread_tag", None)
+    assert tag == ("threadIdx.x" if kind == "bind" else None)
+    same(sch, func)
+    every_way(sch, func)
+
+
+def test_factors_of_a_loop_of_unknown_extent():
+    x = te.placeholder((size("n"), 4), "int32", "X")
+    func = te.create_prim_func([x, te.compute(x.shape, lambda i, j: x[i, j] * 2, "B")])
+    for draw in (Schedule.sample_perfect_tile, Schedule.sample_partitioned_tile):
+        sch = Schedule(func)
+        i, j = sch.get_loops("B")
+        factors = draw(sch, i, 3)
+        assert factors == [None, 1, 1]
+        sch.split(i, factors)
+        refuses(ScheduleError, "(?s)the decision.*product is 4", sch.sample_perfect_tile, j, 2, decision=[None, 4])
+        sch.split(j, sch.sample_perfect_tile(j, 2))
+        given, found = np.arange(20, dtype="int32").reshape(5, 4), np.zeros((5, 4), "int32")
+        run(sch.func, given, found)
+        np.testing.assert_array_equal(found, given * 2)
+        every_way(sch, func)
+
+
+@pytest.mark.parametrize("depth", [None, 0, 1])
+@pytest.mark.parametrize("preserve", [True, False])
+def test_blockize_of_blocks(depth, preserve):
+    for size in [(6, 4), (1, 5), (0, 3)]:
+        func = two_steps(*size)
+        sch = Schedule(func, debug_mask="all")
+        if depth is not None:
+            sch.compute_at("B", sch.get_loops("C")[depth], preserve_unit_loops=True)
+        outer = sch.blockize([sch.get_block("B"), sch.get_block("C")], preserve_unit_iters=preserve)
+        assert [sch.get(b).name_hint for b in sch.get_child_blocks(outer)] == ["B", "C"]
+        assert sch.get_child_blocks(sch.get_block("root"))[0].name == outer.name
+        same(sch, func)
+        every_way(sch, func)
+        if depth == 0 and size[0] > 1:
+            assert len(sch.get(outer).iter_vars) == 1
+            sch.parallel(sch.get_loops(outer)[0])
+            same(sch, func)
+
+
+def test_blockize_of_blocks_keeps_loops_that_run_again():
+    @T.prim_func
+    def func(a: T.handle, b: T.handle) -> None:
+        A = T.match_buffer(a, (4, 6), "int32")
+        B = T.match_buffer(b, (4, 6), "int32")
+        for _ in T.serial(3):
+            for i, j in T.grid(2, 6):
+                with T.block("B"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    B[vi, vj] = A[vi, vj] * 2
+            for i, j in T.grid(2, 6):
+                with T.block("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    B[vi + 2, vj] = B[vi + 2, vj] + A[vi + 2, vj]
+
+    sch = Schedule(func, debug_mask="all")
+    outer = sch.blockize(["B", "C"])
+    assert len(sch.get_loops(outer)) == 1 and not sch.get(outer).iter_vars
+    same(sch, func)
+    every_way(sch, func)
+
+
+def test_blockize_of_blocks_refuses():
+    sch = Schedule(matmul(4, 5, 6))
+    sch.reverse_compute_at("D", sch.get_loops("C")[1])
+    sch.blockize(["C", "D"])
+    same(sch, matmul(4, 5, 6))
+    sch = Schedule(matmul(4, 5, 6))
+    sch.reorder(*[sch.get_loops("C")[n] for n in (2, 0, 1)])
+    refuses(ScheduleError, "no blocks", sch.blockize, [])
+    refuses(ScheduleError, "one after another in one scope", sch.blockize, ["C", "C"])
+    refuses(ScheduleError, "an argument is no loop", sch.blockize, 3)
+    copy = sch.cache_read("D", 0, "global")
+    refuses(ScheduleError, "those between are C, C_global, D", sch.blockize, ["C", "D"])
+    sch.blockize([copy, "D"])
+    refuses(ScheduleError, "one after another in one scope", sch.blockize, ["C", "D"])
+    same(sch, matmul(4, 5, 6))
+
+
+def resized(index, n=5, m=7):
+    x = te.placeholder((9, 9), "int32", "X")
+    return te.create_prim_func([x, te.compute((n, m), lambda i, j: index(x, i, j), "B")])
+
+
+@pytest.mark.parametrize(
+    ("index", "repeats", "stages"),
+    [
+        (lambda x, i, j: x[i // 2 + j // 3, j // 2], 0, 2),
+        (lambda x, i, j: x[i // 2 + 1, j] + x[i // 2 + 1, j // 2], 0, 2),
+        (lambda x, i, j: x[i // 2 + 1, j] + x[i // 2, j // 2], 2, 1),
+        (lambda x, i, j: x[i // 2 + 1, j] + x[i // 2, j // 2], 3, 0),
+        (lambda x, i, j: x[x[i, j] % 3 + i // 2, j], 0, 1),
+        (lambda x, i, j: x[tir.max(tir.min((i * 3 - 1) // 2, 8), 0), j], 0, 1),
+        (lambda x, i, j: x[i, j], 0, 0),
+    ],
+)
+def test_cache_index(index, repeats, stages):
+    for n, m in [(5, 7), (1, 1), (0, 3)]:
+        func = resized(index, n, m)
+        sch = Schedule(func, debug_mask="all")
+        cached = sch.cache_index("B", "global", repeats)
+        assert len(cached) == stages <= len(sch.state.root.alloc_buffers) or n * m < 2
+        for block in cached:
+            sch.fuse(*sch.get_loops(block))
+        same(sch, func)
+        every_way(sch, func)
+
+
 def padded(n=7, p=2):
     x = te.placeholder((3, n), "int32", "X")
     inside = lambda c, i: tir.if_then_else(tir.all(i >= p, i < n + p), x[c, i - p], tir.const(-1, "int32"))  # noqa: E731
@@ -370,6 +487,46 @@ def test_blocks_of_blocks_where_sizes_and_variables_have_other_types():
     same(sch, func)
 
 
+def test_what_is_reached_by_its_address_is_copied():
+    func = PROGRAMS["pointers"](random.Random(0))
+    changes = [
+        lambda s: s.cache_write("P", 0, "global"),
+        lambda s: s.cache_read("P", 0, "local"),
+        lambda s: s.cache_read("E", 0, "global", ["E", "Z"]),
+    ]
+    for order in (changes, changes[::-1], changes[:1], changes[1:2]):
+        sch = Schedule(func, debug_mask="all")
+        for change in order:
+            change(sch)
+        same(sch, func)
+        every_way(sch, func)
+
+
+def test_what_is_changed_by_its_address_is_copied():
+    @T.prim_func
+    def func(A: T.Buffer((2, 6), "int32"), D: T.Buffer((2, 6), "int32")):
+        for i in range(2):
+            with T.block("P"):
+                v = T.axis.spatial(2, i)
+                T.reads(A[v, 0:6], D[v, 0:6])
+                T.writes(D[v, 0:6])
+                T.evaluate(
+                    T.call_extern(
+                        "int32",
+                        "reversed_copy",
+                        D.access_ptr("rw", offset=v * 6, extent=6),
+                        D.access_ptr("rw", offset=v * 6, extent=6),
+                        5,
+                    )
+                )
+
+    sch = Schedule(func, debug_mask="all")
+    refuses(ScheduleError, "'D' is reached by its address", sch.cache_write, "P", 0, "global")
+    assert len(sch.cache_inplace("P", 1, "local")) == 2
+    same(sch, func)
+    every_way(sch, func)
+
+
 def test_what_is_viewed_keeps_its_values_or_its_place():
     @T.prim_func
     def func(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
@@ -385,8 +542,8 @@ def test_what_is_viewed_keeps_its_values_or_its_place():
                 C[w] = one[0] + 1.0
 
     sch = Schedule(func)
-    for refused in (lambda: sch.compute_inline("B"), lambda: sch.unsafe_set_dtype("B", 0, "float64")):
-        refuses(ScheduleError, "'B' is reached by match_buffer", refused)
+    refuses(ScheduleError, "'B' is reached by match_buffer", sch.compute_inline, "B")
+    sch.unsafe_set_dtype("B", 0, "float64")
     sch.compute_at("B", sch.get_loops("C")[0])
     sch.cache_read("C", 0, "global")
     x, found = np.arange(4, dtype="float32"), np.zeros(4, "float32")

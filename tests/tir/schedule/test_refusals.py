@@ -70,11 +70,7 @@ CASES = {
     "loop_partition: a reduction inside still holds its init": lambda s: s.loop_partition(loops(s)[2], [3]),
     "specialize: variables .* loop: k": lambda s: s.specialize(loops(s)[0], loops(s)[2].var < 3),
     "parallel: the loop feeds 'v_k', a reduce variable": lambda s: s.parallel(loops(s)[2]),
-    "parallel: the loop is bound to threadIdx.x": bind_then(lambda s, i: s.parallel(i)),
     "vectorize: the loop feeds 'v_k', a reduce variable": lambda s: s.vectorize(loops(s)[2]),
-    "vectorize: the loop is bound to threadIdx.x": bind_then(lambda s, i: s.vectorize(i)),
-    "unroll: the loop is bound to threadIdx.x": bind_then(lambda s, i: s.unroll(i)),
-    "bind: the loop is bound to threadIdx.x": bind_then(lambda s, i: s.bind(i, "threadIdx.y")),
     "bind: a loop of the same nest runs on threadIdx.x": nested_axis,
     "bind: unknown thread axis 'lane'": lambda s: s.bind(loops(s)[0], "lane"),
     "bind: the loop feeds 'v_k', a reduce variable": lambda s: s.bind(loops(s)[2], "blockIdx.x"),
@@ -139,7 +135,7 @@ def test_symbolic_extents():
     i, *_ = sch.get_loops("C")
     caught = refuses(ScheduleError, "vectorize: the extent n is not a constant", sch.vectorize, i)
     assert "split a constant factor off" in str(caught)
-    refuses(ScheduleError, "sample_perfect_tile: the extent n is not a constant", sch.sample_perfect_tile, i, 2)
+    refuses(ScheduleError, "sample_perfect_tile: the decision", sch.sample_perfect_tile, i, 2, decision=[2, 5])
     refuses(ScheduleError, "split: the factors cover", sch.split, i, [4, 4])
     sch.vectorize(sch.split(i, [None, 4])[1])
 

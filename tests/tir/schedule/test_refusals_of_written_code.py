@@ -59,8 +59,6 @@ CASES = {
     "rfactor: the block is not a reduction": ("crossed", lambda s: s.rfactor(s.get_loops("S")[2])),
     "compute_at: the block is neither a complete": ("shrinking", lambda s: s.compute_at("A", s.get_loops("E")[0])),
     "compute_inline: 'B' is reached by its address": ("pointers", lambda s: s.compute_inline("A")),
-    "cache_read: 'B' is reached": ("pointers", lambda s: s.cache_read("P", 0, "global")),
-    "cache_write: 'C' is reached": ("pointers", lambda s: s.cache_write("P", 0, "global")),
     "reindex: 'B' is reached": ("pointers", lambda s: s.reindex("P", ("read", 0))),
     "transform_layout: 'B' is reached": ("pointers", lambda s: s.transform_layout("A", "B", lambda i, j: (j, i))),
     "storage_align: 'B' is reached": ("pointers", lambda s: s.storage_align("A", 0, 0, 8, 1)),

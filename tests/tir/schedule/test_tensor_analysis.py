@@ -8,7 +8,7 @@ from weft import ir, te, tir
 from weft.meta_schedule.testing.te_workload import batch_matmul_nkkm, conv2d_nhwc, matmul
 from weft.script import tensor_intrin as _registered  # noqa: F401
 from weft.tir.interpret import evaluate
-from weft.tir.schedule import Schedule, TensorIntrin, analysis
+from weft.tir.schedule import Schedule, TensorIntrin, analysis, transform
 
 DESC = TensorIntrin.get("wmma_sync_16x16x16_f16f16f32").desc
 TYPES = {"in_dtype": "float16", "out_dtype": "float32"}
@@ -29,9 +29,30 @@ def test_the_loops_of_an_intrinsic_are_found_in_any_order(n: int, m: int, k: int
     assert [found[name] for name in sorted(found)] == [loop.var for loop in loops]
 
 
+@pytest.mark.parametrize(("n", "m", "k"), [(32, 16, 48), (17, 16, 3)])
+def test_tiles_of_an_intrinsic(n: int, m: int, k: int):
+    name = "wmma_sync_16x16x16_f16f16f32"
+    func = te.create_prim_func(matmul(n, m, k, **TYPES))
+    sch = Schedule(func, debug_mask="all")
+    block = sch.get_block("C")
+    whole = n % 16 == m % 16 == k % 16 == 0
+    sch.reorder(*sch.get_loops(block)[:: -1 if whole else 1])
+    assert (transform.tile_with_tensor_intrin(sch, block, name) is None) != whole
+    loop = sch.get_loops(block)[-3] if whole else transform.tile_with_tensor_intrin(sch, block, name, True)
+    assert [ir.as_int(sch.get(f).extent) for f in sch.get_loops(block)[3:]] == [16, 16, 16]
+    assert loop.var is sch.get_loops(block)[3].var
+    rng = np.random.default_rng(0)
+    given = [rng.integers(-4, 5, s).astype("float16") for s in ((n, k), (k, m))]
+    results = [np.zeros((n, m), "float32") for _ in range(2)]
+    for f, result in zip((func, sch.func), results, strict=True):
+        run(f, *given, result)
+    np.testing.assert_array_equal(*results)
+
+
 def test_what_an_intrinsic_does_not_describe_has_no_map():
     sch = Schedule(te.create_prim_func([te.compute((16, 16), lambda i, j: i + j, "C")]))
     assert analysis.get_tensorize_loop_mapping(sch, sch.get_block("C"), DESC) is None
+    assert transform.tile_with_tensor_intrin(sch, sch.get_block("C"), "wmma_sync_16x16x16_f16f16f32") is None
     sch = Schedule(te.create_prim_func(matmul(16, 16, 16, in_dtype="int8", out_dtype="int32")))
     assert analysis.get_auto_tensorize_mapping_info(sch, sch.get_block("C"), DESC) is None
 

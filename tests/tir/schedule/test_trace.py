@@ -151,8 +151,23 @@ def test_references_know_what_is_around():
     old = sch.get(k)
     sch.split(k, [None, 2])
     assert sch.get_sref(old) is None
+    assert sch.state.get_sref(sch.get(block)).same_as(sch.get_sref(block)) and sch.state.get_sref(old) is None
     sch.remove_rv(block)
+    for scheduled in (sch, sch.copy()):
+        refuses(IndexError, "forgotten BlockRV", scheduled.get, block)
+    assert sch.get(sch.get_block("C")).name_hint == "C"
     assert sch.get_loops("C")[0].var is i.var
+
+
+def test_annotations_that_are_mappings_are_recorded():
+    sch = tir.Schedule(matmul(*SHAPE))
+    loop = sch.get_loops("C")[0]
+    sch.annotate(loop, "options", {"sizes": [0, "b", {"deep": 1.5}], "key": "l1"})
+    sch.annotate("C", "empty", {})
+    assert sch.get(loop).annotations["options"]["sizes"][1] == "b"
+    every_way(sch, matmul(*SHAPE))
+    sch.unannotate(loop, "options")
+    every_way(sch, matmul(*SHAPE))
 
 
 def test_options_of_a_schedule():

@@ -2,8 +2,9 @@
 
 Read in this order: ``instruction``, ``trace``, ``state``, ``recording``, ``schedule``; the primitives by kind in
 ``loops``, ``merge``, ``annotate``, ``blocks``, ``compute_at``, ``reduction``, ``cache``, ``layout``, ``reindex``,
-``pad_einsum``, ``padding``, ``iteration``, ``blockize``, ``tensorize``; then ``rules/``, which apply them by
-analysis, and ``explain``, which says what they decided. ``stmt_refs`` is for functions rewritten by hand.
+``epilogue_fusion``, ``pad_einsum``, ``padding``, ``iteration``, ``blockize``, ``tensorize``; then ``rules/``, which
+apply them by analysis, and ``explain``, which says what they decided. ``stmt_refs`` is for functions rewritten by
+hand.
 """
 
 from weft.error import ScheduleError

@@ -29,8 +29,7 @@ def vectorize(state: ScheduleState, var: Var) -> None:
 def unroll(state: ScheduleState, var: Var) -> None:
     """Write the iterations of a loop out one after another."""
     loop = state.loop(var)
-    _check_unbound(loop)
-    state.replace(loop, replace_node(loop, kind=ForKind.UNROLLED))
+    state.replace(loop, replace_node(loop, kind=ForKind.UNROLLED, thread_binding=None))
 
 
 def bind(state: ScheduleState, var: Var, thread_tag: str) -> None:
@@ -38,7 +37,6 @@ def bind(state: ScheduleState, var: Var, thread_tag: str) -> None:
     if not thread_tag.startswith(("threadIdx.", "blockIdx.", "vthread")):
         raise refuse(f"unknown thread axis '{thread_tag}'", help="threadIdx.x/y/z, blockIdx.x/y/z or vthread")
     path, loop = state.path_to_loop(var), state.loop(var)
-    _check_unbound(loop)
     check_data_parallel(loop, state.analyzer_at(path, inside=True), allow_reduce=thread_tag.startswith("threadIdx."))
     for other in (*path[:-1], *statements(loop.body)):
         if isinstance(other, For) and other.thread_binding is not None:
@@ -68,18 +66,8 @@ def _for_threads_together(threads: For, work: For) -> bool:
 
 def _set_kind(state: ScheduleState, var: Var, kind: ForKind) -> None:
     path, loop = state.path_to_loop(var), state.loop(var)
-    _check_unbound(loop)
     check_data_parallel(loop, state.analyzer_at(path, inside=True))
-    state.replace(loop, replace_node(loop, kind=kind))
-
-
-def _check_unbound(loop: For) -> None:
-    if loop.thread_binding is not None:
-        raise refuse(
-            f"the loop is bound to {loop.thread_binding.thread_tag}",
-            loops=loop,
-            help="a thread runs each of its iterations; split the loop before binding it",
-        )
+    state.replace(loop, replace_node(loop, kind=kind, thread_binding=None))
 
 
 def check_data_parallel(loop: For, analyzer: Analyzer, allow_reduce: bool = False) -> None:

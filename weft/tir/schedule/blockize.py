@@ -1,18 +1,27 @@
-"""blockize: a loop nest becomes one block."""
+"""blockize: a loop nest, or blocks one after another, become one block."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft import ir
 from weft.arith import Analyzer
-from weft.tir.analysis.access import evaluate_interval, relax_region
+from weft.tir.analysis.access import access_regions, evaluate_interval, relax_region
 from weft.tir.analysis.apart import initialises
-from weft.tir.analysis.structure import around, conjuncts, init_nest, replace_node, subst_stmt, used_vars
+from weft.tir.analysis.structure import (
+    around,
+    child_realizes,
+    conjuncts,
+    init_nest,
+    replace_node,
+    subst_stmt,
+    used_vars,
+)
 from weft.tir.buffer import BufferRegion
 from weft.tir.schedule.reduction import with_self_reads
 from weft.tir.schedule.state import ScheduleState, refuse
-from weft.tir.stmt import Block, BlockRealize, For, Stmt
+from weft.tir.stmt import Block, BlockRealize, For, SeqStmt, Stmt, seq
 
 
 def _check_start(block: Block, nest: list[For]) -> None:
@@ -106,6 +115,66 @@ def blockize(state: ScheduleState, var: ir.Var, preserve_unit_iters: bool = True
     outer_block = Block(axes, reads, relaxed(block.writes), new_name, body, init)
     state.replace(path[-1], BlockRealize(tuple(v for _, v in outer_iters), outer_pred, outer_block))
     return new_name
+
+
+def blockize_blocks(state: ScheduleState, names: Sequence[str], preserve_unit_iters: bool = True) -> str:
+    """Make one block of the statements from the first of some blocks to the last; returns the new block's name.
+
+    Each loop around that counts becomes a variable of the new block, unless it runs once and `preserve_unit_iters` is
+    not set.
+    """
+    if not names:
+        raise refuse("no blocks", help="give a loop, or the blocks that become one")
+    paths = [state.path_to_block(name) for name in names]
+    depth = next(
+        (i for i, steps in enumerate(zip(*paths, strict=False)) if any(s is not steps[0] for s in steps)),
+        min(map(len, paths)),
+    )
+    outer, top = paths[0][: depth - 1], paths[0][depth - 1]
+    items = list(top.seq) if isinstance(top, SeqStmt) else [top]
+    at = [i for i, s in enumerate(items) if any(s is p for path in paths for p in path)]
+    part = seq(*items[at[0] : at[-1] + 1])
+    realizes = child_realizes(part)
+    given = [path[-1] for path in paths]
+    if len(set(names)) < len(names) or {id(r) for r in realizes} != {id(r) for r in given}:
+        found = ", ".join(r.block.name_hint for r in realizes)
+        raise refuse("the blocks do not stand one after another in one scope", help=f"those between are {found}")
+    loops = [s for s in outer[_scope_at(outer) :] if isinstance(s, For) and s.loop_var in used_vars(part)]
+    variables = {f.loop_var for f in loops}
+    if any(not used_vars(f.min, f.extent).isdisjoint(variables) for f in loops):
+        raise refuse("the range of a loop depends on another loop", loops=loops)
+    for r in realizes:
+        for iv, value in zip(r.block.iter_vars, r.iter_values, strict=True):
+            if iv.iter_type != "data_par" and not used_vars(value).isdisjoint(variables):
+                raise refuse(
+                    f"'{iv.var.name}', a {iv.iter_type} variable, depends on a loop outside",
+                    block=r.block.name_hint,
+                    help="give blocks whose reductions lie inside of the loops that they share",
+                )
+    split: dict[ir.Var, ir.PrimExpr] = {}
+    axes: list[tuple[ir.IterVar, ir.PrimExpr]] = []
+    for f in loops:
+        if ir.is_const_int(f.extent, 1) and not preserve_unit_iters:
+            split[f.loop_var] = f.min
+            continue
+        outside = replace_node(f.loop_var, name=f"{f.loop_var.name}_o")
+        axes.append((ir.IterVar(ir.Range.from_min_extent(f.min, f.extent), outside, "data_par"), f.loop_var))
+        split[f.loop_var] = outside
+    analyzer = state.analyzer_at([*outer, top])
+    for iv, _ in axes:
+        analyzer.bind(iv.var, iv.dom)
+    body = subst_stmt(part, split)
+    reads, writes = access_regions([body], analyzer)
+    name = state.fresh_name("_".join(["outer", *(r.block.name_hint for r in realizes)]))
+    block = Block(tuple(iv for iv, _ in axes), reads, writes, name, body)
+    new = BlockRealize(tuple(v for _, v in axes), ir.TRUE, block)
+    state.replace(top, seq(*items[: at[0]], new, *items[at[-1] + 1 :]))
+    return name
+
+
+def _scope_at(path: list[Stmt]) -> int:
+    """The place of the innermost block on a path."""
+    return max(i for i, s in enumerate(path) if isinstance(s, Block))
 
 
 def _perfect_nest(path: list[Stmt]) -> tuple[list[For], BlockRealize]:

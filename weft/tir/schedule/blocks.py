@@ -31,10 +31,10 @@ def compute_inline(state: ScheduleState, name: str) -> None:
     if not consumers and state.allocating_block(store.buffer) is not scope:
         raise refuse(f"'{store.buffer.name}' may be read outside of the block's scope", block=name)
     for last in consumers[-1:]:
-        _check_inputs(realize, [*dependence.blocks_from_to(scope, realize, last), last])
+        check_inputs(realize, [*dependence.blocks_from_to(scope, realize, last), last])
     for consumer in consumers:
         _check_reads(store, index_vars, realize.block, consumer.block)
-    only = {v: m for v, m in _unit_vars(realize.block).items() if v not in index_vars}
+    only = {v: m for v, m in unit_vars(realize.block).items() if v not in index_vars}
 
     def inline(node: object) -> object:
         if isinstance(node, BufferLoad) and node.buffer is store.buffer:
@@ -55,7 +55,7 @@ def compute_inline(state: ScheduleState, name: str) -> None:
     state.dealloc(store.buffer)
 
 
-def _check_inputs(realize: BlockRealize, others: list[BlockRealize], outputs: bool = False) -> None:
+def check_inputs(realize: BlockRealize, others: list[BlockRealize], outputs: bool = False) -> None:
     """Refuse to run a block at another place where `others` write what it reads, or touch what it writes."""
     block = realize.block
     inputs = [r.buffer for r in block.reads]
@@ -98,11 +98,11 @@ def _inlinable_store(state: ScheduleState, realize: BlockRealize, scope: Block) 
         raise refuse("another block writes the same buffer, or the block reads what it writes", block=block.name_hint)
     if not dependence.has_trivial_predicate(realize):
         raise refuse(f"the block runs only where {realize.predicate}", block=block.name_hint)
-    _check_effects(store, block)
+    check_effects(store, block)
     return store
 
 
-def _check_effects(store: BufferStore, block: Block) -> None:
+def check_effects(store: BufferStore, block: Block) -> None:
     """Refuse to compute a value with an effect as often as it is read."""
     if not is_pure((store.value, store.indices)):
         raise refuse(
@@ -128,12 +128,12 @@ def _index_vars(store: BufferStore, realize: BlockRealize) -> list[ir.Var | None
                 block=realize.block.name_hint,
             )
     free = (used_vars(store.value) & own) - {v for v in result if v is not None}
-    if free - set(_unit_vars(realize.block)):
+    if free - set(unit_vars(realize.block)):
         raise refuse("the value depends on a variable that no index has", block=realize.block.name_hint)
     return result
 
 
-def _unit_vars(block: Block) -> dict[ir.Var, ir.PrimExpr]:
+def unit_vars(block: Block) -> dict[ir.Var, ir.PrimExpr]:
     """The variables of a block that have one value, and it."""
     domains = {iv.var: iv.dom for iv in block.iter_vars}
     return {v: dom.min for v, dom in domains.items() if dom is not None and ir.is_const_int(dom.extent, 1)}
@@ -160,10 +160,10 @@ def reverse_compute_inline(state: ScheduleState, name: str) -> None:
     if len(dependence.consumers_of(producer.block, scope)) != 1 or state.is_argument(target.buffer):
         raise refuse(f"'{target.buffer.name}' is needed by others too", block=producer.block.name_hint)
     state.check_loaded(target.buffer)
-    _check_inputs(realize, dependence.blocks_from_to(scope, producer, realize), outputs=True)
+    check_inputs(realize, dependence.blocks_from_to(scope, producer, realize), outputs=True)
     _check_all(state, path, producer, target)
-    _check_effects(target, producer.block)
-    _check_effects(store, block)
+    check_effects(target, producer.block)
+    check_effects(store, block)
     mapping, is_read = _inverse(store, target, realize, producer, state)
     value = ir.substitute(store.value, mapping)
 
@@ -201,7 +201,7 @@ def _inverse(
 ) -> tuple[dict[ir.Var, ir.PrimExpr], ir.PrimExpr]:
     """Express the consumer's variables in those of the producer, and say when the consumer reads what is produced."""
     name = realize.block.name_hint
-    loads, units = loads_of(store.value, target.buffer), _unit_vars(realize.block)
+    loads, units = loads_of(store.value, target.buffer), unit_vars(realize.block)
     reads = [ir.substitute(i, units) for i in loads[0].indices]
     at = state.analyzer_at([*state.path_to_block(name), realize.block], inside=True)
     if not all(at.can_prove(r >= 0) and at.can_prove(r < d) for r, d in zip(reads, target.buffer.shape, strict=True)):

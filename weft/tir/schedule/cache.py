@@ -6,11 +6,18 @@ from collections.abc import Callable, Sequence
 
 from weft import ir
 from weft.arith import Analyzer
-from weft.tir.analysis.access import loads_of, relax_region, substitute_ranges
+from weft.tir.analysis.access import is_pure, loads_of, relax_region, substitute_ranges
 from weft.tir.analysis.apart import initialises
 from weft.tir.analysis.cover import covers, stores_all
 from weft.tir.analysis.dependence import consumers_of, touches
-from weft.tir.analysis.structure import child_realizes, iter_values_of, loops_around, replace_node
+from weft.tir.analysis.structure import (
+    child_realizes,
+    iter_values_of,
+    loops_around,
+    replace_node,
+    statements,
+    used_vars,
+)
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.schedule.block_buffers import copy_block, element_nest, region_at, region_of
 from weft.tir.schedule.blocks import refresh_accesses
@@ -45,12 +52,16 @@ def cache_write(
             block=name,
             help="the new buffer would not hold what is read",
         )
-    state.check_loaded(old, block, *(state.realize(c).block for c in consumers or ()), views=True)
+    if block.init is not None or any(r.buffer is old for r in block.reads):
+        state.check_loaded(old, block, views=True)
+    for consumer in consumers or ():
+        state.check_loaded(old, state.realize(consumer).block, views=True)
     order = [r.block.name_hint for r in child_realizes(scope)]
     early = [c for c in consumers or () if c not in order or order.index(c) < order.index(block.name_hint)]
     if early:
         raise refuse(f"'{early[0]}' does not run after the block", block=name)
     cache = _cache_of(old, storage_scope)
+    moved = _moved(state, old, cache, block)
     box = _whole_region(state, path, realize, region, top)
     if state.is_argument(old) and not (stores_all(block, region) and _fills(state, path, region, box, top)):
         raise refuse(
@@ -62,7 +73,7 @@ def cache_write(
     copy = _copy_nest(cache, old, box, copy_name, _outside(state, path, top))
     state.replace(top, seq(top, copy))
     current = state.realize(name).block
-    state.replace(current, ir.substitute(current, {old: cache}))
+    state.replace(current, ir.substitute(current, moved))
     state.alloc(state.scope_of_block(name), cache)
     for consumer in consumers or ():
         reader = state.realize(consumer).block
@@ -100,7 +111,7 @@ def cache_read(
             raise refuse(f"'{user}' is in another scope", block=name, help="list blocks of one scope")
         if not any(r.buffer is old for r in state.realize(user).block.reads):
             raise refuse(f"'{user}' does not read '{old.name}'", block=name, help="list its consumers")
-    state.check_loaded(old, *(state.realize(user).block for user in users), views=True)
+    moved = {k: v for user in users for k, v in _moved(state, old, cache, state.realize(user).block).items()}
 
     def writes(r: BlockRealize) -> bool:
         return touches(r.block, [old], writes_only=True)
@@ -109,7 +120,7 @@ def cache_read(
         top = _apart(scope, path, writes)
         box = _whole_region(state, path, realize, region, top)
     else:
-        tops = _statements_with(scope, users)
+        tops = statements_with(scope, users)
         top, box = tops[0], tuple(ir.Range(d) for d in old.shape)
         if any(writes(r) for s in tops for r in child_realizes(s)):
             raise refuse(f"'{old.name}' is written in the loop nests of the blocks or between them", block=name)
@@ -117,7 +128,7 @@ def cache_read(
     state.replace(top, seq(_copy_nest(old, cache, box, copy_name, _outside(state, path, top)), top))
     for user in users:
         current = state.realize(user).block
-        state.replace(current, ir.substitute(current, {old: cache}))
+        state.replace(current, ir.substitute(current, moved))
     state.alloc(state.scope_of_block(name), cache)
     return copy_name
 
@@ -132,8 +143,8 @@ def cache_inplace(
     old = region_of(block, kind, read_index).buffer
     if not any(w.buffer is old for w in block.writes):
         raise refuse(f"the block does not write '{old.name}'", block=name, help="use cache_read")
-    state.check_loaded(old, block)
     cache = _cache_of(old, storage_scope)
+    moved = _moved(state, old, cache, block)
     top = _apart(scope, path, lambda r: r is not realize and touches(r.block, [old]))
     whole = tuple(ir.Range(d) for d in old.shape)
     copies = [state.fresh_name(f"{old.name}_{storage_scope.replace('.', '_')}")]
@@ -142,7 +153,7 @@ def cache_inplace(
     after = _copy_nest(cache, old, whole, copies[1], _outside(state, path, top))
     state.replace(top, seq(before, top, after))
     current = state.realize(name).block
-    state.replace(current, ir.substitute(current, {old: cache}))
+    state.replace(current, ir.substitute(current, moved))
     state.alloc(state.scope_of_block(name), cache)
     return copies[0], copies[1]
 
@@ -154,17 +165,18 @@ def put_stage(
     shape: Sequence[ir.PrimExpr],
     element: Callable[..., ir.PrimExpr],
     read: Callable[[object, Buffer], object],
+    scope: str = "global",
 ) -> str:
     """Store the elements of a new buffer, called `stage`, ahead of a block, each node of which becomes what it reads.
 
     Returns the name of the block that stores them.
     """
     value = element(*(ir.Var(f"v{i}", d.dtype) for i, d in enumerate(shape)))
-    new = Buffer(ir.Var(stage, "handle"), value.dtype, tuple(shape), name=stage, scope="global")
+    new = Buffer(ir.Var(stage, "handle"), value.dtype, tuple(shape), name=stage, scope=scope)
     whole = [ir.Range(d) for d in shape]
     nest, maker = element_nest(new, state.fresh_name(stage), whole, element)
-    path, scope, _ = state.located(name)
-    top = top_child(scope, path)
+    path, around, _ = state.located(name)
+    top = top_child(around, path)
     state.replace(top, seq(nest, top))
     block = state.realize(name).block
     state.replace(block, ir.rewrite(block, lambda n: read(n, new)))
@@ -174,13 +186,67 @@ def put_stage(
     return maker.name_hint
 
 
+def cache_index(state: ScheduleState, name: str, storage_scope: str, repeats: int = 0) -> list[str]:
+    """Compute what indices of a block are made of, where it occurs `repeats` times or more, ahead, and load it there.
+
+    Only what the block's variables alone decide; whole indices before their parts. Returns the names of the blocks
+    that compute.
+    """
+    check_scope(storage_scope)
+    block = state.realize(name).block
+    places = [i for load in ir.find(block.body, BufferLoad) for i in load.indices]
+    parts = [e for i in places for e in ir.find(i, ir.PrimExpr) if _is_computed(e, block)]
+    chosen: list[ir.PrimExpr] = []
+
+    def choose(e: object) -> None:
+        count = sum(ir.structural_equal(e, p) for p in parts)
+        if count >= max(repeats, 1):
+            chosen.extend([] if any(ir.structural_equal(e, c) for c in chosen) else [e])  # type: ignore[list-item]
+        elif isinstance(e, ir.Node):
+            for part in ir.children(e):
+                choose(part)
+
+    for i in places:
+        choose(i)
+    chosen.sort(key=lambda e: -len(ir.find(e, ir.PrimExpr)))  # before a part of one is replaced inside of it
+    return [_index_stage(state, name, e, f"index_var_{n}", storage_scope) for n, e in enumerate(chosen)]
+
+
+def _is_computed(e: ir.PrimExpr, block: Block) -> bool:
+    """Whether an index is computed of nothing but the variables of a block, for any values of them."""
+    leaf = isinstance(e, (ir.Var, ir.IntImm)) or not ir.is_integer(e.dtype)
+    divisors = [d.b for d in ir.find(e, ir.FloorDiv, ir.FloorMod, ir.Div, ir.Mod) if not ir.is_float(d.dtype)]
+    safe = is_pure(e) and not ir.find(e, BufferLoad) and all(isinstance(d, ir.IntImm) and d.value for d in divisors)
+    used = used_vars(e)
+    return not leaf and safe and bool(used) and used <= {iv.var for iv in block.iter_vars if iv.dom is not None}
+
+
+def _index_stage(state: ScheduleState, name: str, index: ir.PrimExpr, stage: str, scope: str) -> str:
+    """Let a block load a part of its indices from a buffer that holds it for all values of its variables."""
+    used = used_vars(index)
+    domains = {iv.var: iv.dom for iv in state.realize(name).block.iter_vars if iv.var in used and iv.dom is not None}
+
+    def element(*at: ir.PrimExpr) -> ir.PrimExpr:
+        values = zip(domains.items(), at, strict=True)
+        return ir.substitute(index, {v: ir.cast(v.dtype, dom.min + i) for (v, dom), i in values})
+
+    def read(node: object, new: Buffer) -> object:
+        if not isinstance(node, BufferLoad):
+            return node
+        load = BufferLoad(new, tuple(v - ir.cast(v.dtype, dom.min) for v, dom in domains.items()))
+        same = ir.rewrite(node.indices, lambda e: load if ir.structural_equal(e, index) else e)
+        return replace_node(node, indices=same)
+
+    return put_stage(state, name, stage, [dom.extent for dom in domains.values()], element, read, scope)
+
+
 def _found(state: ScheduleState, name: str, storage_scope: str) -> tuple[list[Stmt], Block, BlockRealize]:
     """The way to a block, the block around it and its realization; the scope of the copy is checked."""
     check_scope(storage_scope)
     return state.located(name)
 
 
-def _statements_with(scope: Block, names: list[str]) -> list[Stmt]:
+def statements_with(scope: Block, names: list[str]) -> list[Stmt]:
     """List the statements in the body of a block from the first to the last that has one of the named blocks."""
     items = list(scope.body.seq) if isinstance(scope.body, SeqStmt) else [scope.body]
     at = [i for i, s in enumerate(items) if any(r.block.name_hint in names for r in child_realizes(s))]
@@ -192,6 +258,15 @@ def _cache_of(old: Buffer, storage_scope: str) -> Buffer:
     return replace_node(
         old, data=ir.Var(name, "handle"), name=name, scope=storage_scope, strides=(), elem_offset=None, offset_factor=0
     )
+
+
+def _moved(state: ScheduleState, old: Buffer, cache: Buffer, block: Block) -> dict[Buffer | ir.Var, Buffer | ir.Var]:
+    """What becomes what in a block that uses a copy; an address is good in both where both are compact."""
+    stated = (r.buffer for r in (*block.reads, *block.writes))
+    shared = any(b is not old and b.data is old.data for b in stated)
+    if shared or old.strides or not (old.elem_offset is None or ir.is_const_int(old.elem_offset, 0)):
+        state.check_loaded(old, block, views=True)
+    return {old: cache, old.data: cache.data}
 
 
 def top_child(scope: Block, path: list[Stmt]) -> Stmt:
@@ -277,17 +352,24 @@ def set_dtype(state: ScheduleState, name: str, buffer_index: int | str | Buffer,
     old = region_of(block, "write", buffer_index).buffer
     if state.is_argument(old):
         raise refuse(f"'{old.name}' is a parameter of the function", block=name, help="use cache_write")
-    state.check_loaded(old)
-    new = replace_node(old, data=ir.Var(old.name, "handle"), dtype=str(ir.DataType(dtype)))
+    new = {old: replace_node(old, data=ir.Var(old.name, "handle"), dtype=str(ir.DataType(dtype)))}
+    for view in (m for s in statements(state.body) if isinstance(s, Block) for m in s.match_buffers):
+        b = view.buffer
+        if view.source.buffer in new:
+            if b.dtype != old.dtype:
+                raise refuse(f"'{b.name}' is a view of '{old.name}' in another data type", block=name)
+            new[b] = replace_node(b, data=ir.Var(b.name, "handle"), dtype=new[old].dtype)
+    for b in new:
+        state.check_loaded(b, views=True)
 
     def rule(node: object) -> object:
-        if isinstance(node, BufferLoad) and node.buffer is old:
-            return ir.cast(old.dtype, replace_node(node, buffer=new))
-        if isinstance(node, BufferStore) and node.buffer is old:
-            return replace_node(node, buffer=new, value=ir.cast(new.dtype, node.value))
+        if isinstance(node, BufferLoad) and node.buffer in new:
+            return ir.cast(old.dtype, replace_node(node, buffer=new[node.buffer]))
+        if isinstance(node, BufferStore) and node.buffer in new:
+            return replace_node(node, buffer=new[node.buffer], value=ir.cast(new[old].dtype, node.value))
         return node
 
-    state.rewrite_body(lambda body: ir.substitute(ir.rewrite(body, rule), {old: new}))
+    state.rewrite_body(lambda body: ir.substitute(ir.rewrite(body, rule), new))
 
 
 def _regions_of(block: Block, kind: str) -> str:

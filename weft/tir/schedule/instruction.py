@@ -16,7 +16,15 @@ from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.tensorize import TensorIntrin
 
 _NAMES = {"get_block": "GetSBlock", "reindex": "ReIndex", "rfactor": "RFactor", "unsafe_set_dtype": "UnsafeSetDType"}
-_FOLLOWED = {"BlockRV", "LoopRV", "BlockRV | LoopRV", "Sequence[BlockRV]", "Sequence[Factor]", "ir.PrimExpr"}
+_FOLLOWED = {
+    "BlockRV",
+    "LoopRV",
+    "BlockRV | LoopRV",
+    "Sequence[BlockRV]",
+    "LoopRV | Sequence[BlockRV]",
+    "Sequence[Factor]",
+    "ir.PrimExpr",
+}
 _FOLLOWED_BY_NAME = {"ann_val", "new_order"}
 
 
@@ -117,7 +125,9 @@ class InstructionKind(_Handle):
         """Apply the primitive to a schedule and return the new handles."""
         rest = dict(arguments)
         loops = rest.pop(self.spread) if self.spread and self.spread != "factors" else ()
-        return flat(getattr(sch, self.method)(*loops, **rest, **({} if decision is None else {"decision": decision})))
+        return returned(
+            getattr(sch, self.method)(*loops, **rest, **({} if decision is None else {"decision": decision}))
+        )
 
     def __repr__(self) -> str:
         return f"InstructionKind({self.name})"
@@ -172,7 +182,7 @@ class Instruction(_Handle):
     def of_call(cls, kind: InstructionKind, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Instruction:
         """Write a call of a primitive down."""
         self = cls.__new__(cls)
-        self.kind, self.arguments, self.outputs = kind, kind.bind(args, kwargs), flat(result)
+        self.kind, self.arguments, self.outputs = kind, kind.bind(args, kwargs), returned(result)
         return self
 
     def with_arguments(self, arguments: dict[str, Any]) -> Instruction:
@@ -220,6 +230,11 @@ def flat(value: object) -> list[Any]:
     return [h for v in value for h in flat(v)] if isinstance(value, (list, tuple)) else []
 
 
+def returned(value: object) -> list[Any]:
+    """List what a primitive returned: handles, and None for a factor that a split finds."""
+    return [h for v in value for h in ([v] if v is None else flat(v))] if isinstance(value, list) else flat(value)
+
+
 def variables(value: PrimExpr) -> list[Var]:
     """List the variables of an expression, each once."""
     return list(dict.fromkeys(find(value, Var)))
@@ -239,6 +254,8 @@ def _text(value: Any, names: Mapping[int, str]) -> str:
         return names.get(id(value), "_")
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(_text(v, names) for v in value)}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_text(k, names)}: {_text(v, names)}' for k, v in value.items())}}}"
     if isinstance(value, IndexMap):
         return value.as_python()
     if isinstance(value, (Buffer, TensorIntrin)):

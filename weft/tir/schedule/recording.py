@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import random
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
-from weft.error import InvalidArgument, ScheduleError, UnknownHandle
+from weft.error import IndexOutOfRange, InvalidArgument, ScheduleError, UnknownHandle
 from weft.ir import GlobalVar, IRModule, PrimExpr
 from weft.ir.spec import verify
-from weft.tir.analysis.structure import child_realizes, path_to, used_vars
+from weft.tir.analysis.structure import child_realizes, used_vars
 from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
 from weft.tir.schedule.block_buffers import buffer_at, place_of
@@ -80,6 +81,7 @@ class Recorder:
         self._depth = 0
         self._drawn: Any = None
         self._handles: dict[Any, BlockRV | LoopRV] = {}
+        self._removed: frozenset[BlockRV | LoopRV] = frozenset()
         self._random = random.Random(seed)
         self._verify, self._render = debug_mask not in ("none", 0), error_render_level
 
@@ -113,6 +115,7 @@ class Recorder:
         new._undecided = self._undecided
         new.state.func, new.state.renamed = self.state.func, dict(self.state.renamed)
         new.trace, new._handles = self.trace.copy(), dict(self._handles)
+        new._removed = self._removed
         return new
 
     def seed(self, seed: int) -> None:
@@ -175,6 +178,7 @@ class Recorder:
 
     def _plain(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Find blocks that are given by name, and make functions of indices what can be printed and saved."""
+        fn = inspect.unwrap(fn)  # of other names of parameters
         names = [n for n in fn.__code__.co_varnames[1 : fn.__code__.co_argcount]]
         given = dict(zip(names, args, strict=False)) | kwargs
         kinds = {n: fn.__annotations__.get(n) for n in given}
@@ -183,7 +187,8 @@ class Recorder:
             value = given[n] if n in given else args[n]  # type: ignore[index]
             if isinstance(n, str) and isinstance(value, str) and kind in ("BlockRV", "BlockRV | LoopRV"):
                 given[n] = value = self._block_named(value)
-            if kind == "Sequence[BlockRV]" and not isinstance(value, str):
+            several = kind == "LoopRV | Sequence[BlockRV]" and isinstance(value, (list, tuple))
+            if several or (kind == "Sequence[BlockRV]" and not isinstance(value, str)):
                 names_ = [self._block_named(v) if isinstance(v, str) else v for v in value or ()]
                 given[str(n)] = value = names_
             if isinstance(value, Buffer) and "block" in given:  # which another function has at the same place
@@ -225,8 +230,16 @@ class Recorder:
         return index if kind == ("read" if parameter.startswith("read") else "write") else buffer
 
     def get(self, rand_var_or_sref: Any) -> Any:
-        """Return the node behind a handle or a reference; a number that was drawn is itself."""
+        """Return the node behind a handle or a reference; a number that was drawn is itself.
+
+        Raises
+        ------
+        IndexOutOfRange
+            For a handle that :meth:`remove_rv` was given.
+        """
         rv = rand_var_or_sref
+        if isinstance(rv, (BlockRV, LoopRV)) and rv in self._removed:
+            raise IndexOutOfRange(f"the schedule has forgotten {rv}", help="look it up anew, as by get_block")
         if isinstance(rv, StmtSRef):
             return rv.stmt
         if isinstance(rv, BlockRV):
@@ -238,19 +251,13 @@ class Recorder:
         found = rand_var_or_stmt
         if isinstance(found, (BlockRV, LoopRV)):
             found = self.get(found)
-        path = path_to(self.state.body, lambda s: s is found)
-        if path is None:
-            return None
-        above: StmtSRef | None = None
-        for s in path:
-            if isinstance(s, (Block, For)):
-                above = StmtSRef(s, above)
-        return above
+        return self.state.get_sref(found)
 
     def remove_rv(self, rand_var: Any) -> None:
-        """Forget a handle; what it stands for is looked up anew where it is needed."""
+        """Forget a handle; primitives look up anew what it stands for, :meth:`get` refuses it."""
         if isinstance(rand_var, (BlockRV, LoopRV)):
             self._handles.pop(handle_key(rand_var), None)
+            self._removed = self._removed | {rand_var}
 
     @primitive
     def enter_postproc(self) -> None:
@@ -262,7 +269,7 @@ class Recorder:
             inst.arguments["func_name"] = self._name
         self.trace.append(inst, decision)
         for h in inst.outputs:
-            if not isinstance(h, ExprRV):
+            if isinstance(h, (BlockRV, LoopRV)):
                 self._handles[handle_key(h)] = h
 
     def _known(self, value: Any) -> Any:
@@ -295,6 +302,11 @@ class Recorder:
 _HANDLES: dict[Any, Any] = {
     "BlockRV": (BlockRV, "block", "the name of a block or what get_block returned"),
     "LoopRV": (LoopRV, "loop", "a loop that get_loops, split or fuse returned"),
+    "LoopRV | Sequence[BlockRV]": (
+        (LoopRV, list, tuple),
+        "loop",
+        "a loop that get_loops, split or fuse returned, or a list of blocks",
+    ),
     "BlockRV | LoopRV": ((BlockRV, LoopRV), "block or loop", "what get_block or get_loops returned"),
 }
 

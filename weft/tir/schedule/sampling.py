@@ -31,19 +31,27 @@ def categorical(
 
 
 def perfect_tile(
-    source: random.Random, loop: For, n: int, max_innermost_factor: int, decision: Sequence[int] | None = None
-) -> list[int]:
-    """Draw `n` factors whose product is the extent of a loop, or check those decided."""
+    source: random.Random, loop: For, n: int, max_innermost_factor: int, decision: Sequence[int | None] | None = None
+) -> list[int | None]:
+    """Draw `n` factors whose product is the extent of a loop, or check those decided.
+
+    Of a loop whose extent is not known the first is None, which a split takes for the rest, and the others are 1.
+    """
     if n < 1:
         raise refuse(f"{n} factors", loops=loop, help="ask for one factor or more")
     if not isinstance(loop.extent, ir.IntImm):
-        raise refuse(f"the extent {loop.extent} is not a constant", loops=loop, help="give factors to split")
+        unknown = [None] + [1] * (n - 1)
+        if decision is not None and list(decision) != unknown:
+            raise refuse(f"the decision {list(decision)}", loops=loop, help=f"the only one of {loop.extent}: {unknown}")
+        return unknown
     extent = loop.extent.value
     if decision is not None:
-        factors = [int(f) for f in decision]
-        if len(factors) != n or math.prod(factors) != extent or any(f < 0 for f in factors):
-            raise refuse(f"the decision {factors}", loops=loop, help=f"give {n} factors whose product is {extent}")
-        return factors
+        factors = [int(f) for f in decision if f is not None]
+        if not len(factors) == len(decision) == n or math.prod(factors) != extent or any(f < 0 for f in factors):
+            raise refuse(
+                f"the decision {list(decision)}", loops=loop, help=f"give {n} factors whose product is {extent}"
+            )
+        return [*factors]
     if extent == 0:
         return [0] + [1] * (n - 1)
     choices = list(_factorizations(extent, n))
@@ -56,8 +64,8 @@ def partitioned_tile(
     n: int,
     partition_pos: int,
     innerpart_factor: int,
-    decision: Sequence[int] | None = None,
-) -> list[int]:
+    decision: Sequence[int | None] | None = None,
+) -> list[int | None]:
     """Draw `n` factors of which those from `partition_pos` on multiply to a multiple of `innerpart_factor`."""
     if not 0 <= partition_pos <= n:
         raise refuse(f"position {partition_pos} of {n} factors", loops=loop, help=f"give a number from 0 to {n}")
@@ -66,7 +74,7 @@ def partitioned_tile(
         return perfect_tile(source, loop, n, 1 << 30, decision)
     if decision is not None:
         factors = perfect_tile(source, loop, n, 1 << 30, decision)
-        if math.prod(factors[partition_pos:]) % innerpart_factor:
+        if math.prod(f or 0 for f in factors[partition_pos:]) % innerpart_factor:
             raise refuse(f"the inner factors of {factors} do not hold {innerpart_factor}", loops=loop)
         return factors
     drawn = list(source.choice(_factorizations(extent // innerpart_factor, n)))

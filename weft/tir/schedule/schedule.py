@@ -16,6 +16,7 @@ from weft.tir.schedule import (
     blocks,
     cache,
     compute_at,
+    epilogue_fusion,
     guards,
     iteration,
     layout,
@@ -233,6 +234,11 @@ class Schedule(Recorder):
         return BlockRV(reduction.rfactor(self.state, loop.var, factor_axis))
 
     @primitive
+    def fuse_reduction_epilogue(self, reduction_block: BlockRV, epilogue_block: BlockRV) -> None:
+        """Let a reduction start from what a block adds to its results, and write what that block does."""
+        epilogue_fusion.fuse_reduction_epilogue(self.state, reduction_block.name, epilogue_block.name)
+
+    @primitive
     def skip_zeros(self, block: BlockRV) -> None:
         """Turn ``C += if_then_else(c, x, 0) * w`` into ``if c: C += x * w``, so that the test can leave inner loops."""
         guards.skip_zeros(self.state, self.state.realize(block.name).block.name_hint)
@@ -241,8 +247,11 @@ class Schedule(Recorder):
 
     @primitive
     @also_called(loop="target")
-    def blockize(self, target: LoopRV, preserve_unit_iters: bool = True) -> BlockRV:
-        """Make one block of a loop and all inside it."""
+    def blockize(self, target: LoopRV | Sequence[BlockRV], preserve_unit_iters: bool = True) -> BlockRV:
+        """Make one block of a loop and all inside it, or of blocks that stand one after another."""
+        if not isinstance(target, LoopRV):
+            names = [self.state.realize(b.name).block.name_hint for b in target]
+            return BlockRV(blockize.blockize_blocks(self.state, names, preserve_unit_iters))
         return BlockRV(blockize.blockize(self.state, target.var, preserve_unit_iters))
 
     @primitive
@@ -334,6 +343,11 @@ class Schedule(Recorder):
         return [BlockRV(n) for n in cache.cache_inplace(self.state, block.name, read_buffer_index, storage_scope)]
 
     @primitive
+    def cache_index(self, block: BlockRV, storage_scope: str, cse_thresh: int = 0) -> list[BlockRV]:
+        """Compute indices of what a block loads ahead; with `cse_thresh`, what occurs in them so often or more."""
+        return [BlockRV(n) for n in cache.cache_index(self.state, block.name, storage_scope, cse_thresh)]
+
+    @primitive
     def set_axis_separator(self, block: BlockRV, buffer: BufferName, axis_separators: Sequence[int] | None) -> None:
         """Say between which dimensions a buffer is laid out in further dimensions of memory, where there are such."""
         layout.set_axis_separator(self.state, block.name, buffer, axis_separators or ())
@@ -412,11 +426,11 @@ class Schedule(Recorder):
 
     @primitive
     def sample_perfect_tile(
-        self, loop: LoopRV, n: int, max_innermost_factor: int = 16, decision: Sequence[int] | None = None
-    ) -> list[int]:
-        """Draw `n` factors whose product is the extent of a loop."""
+        self, loop: LoopRV, n: int, max_innermost_factor: int = 16, decision: Sequence[int | None] | None = None
+    ) -> list[int | None]:
+        """Draw `n` factors whose product is the extent of a loop; of one that is not known the first is None."""
         self._drawn = sampling.perfect_tile(self._random, self.state.loop(loop.var), n, max_innermost_factor, decision)
-        return [ExprRV(f) for f in self._drawn]
+        return [None if f is None else ExprRV(f) for f in self._drawn]
 
     @primitive
     def sample_partitioned_tile(
@@ -425,12 +439,12 @@ class Schedule(Recorder):
         n: int,
         partition_pos: int = 0,
         innerpart_factor: int = 1,
-        decision: Sequence[int] | None = None,
-    ) -> list[int]:
+        decision: Sequence[int | None] | None = None,
+    ) -> list[int | None]:
         """Draw `n` factors of a loop; those from `partition_pos` on multiply to a multiple of `innerpart_factor`."""
         found = self.state.loop(loop.var)
         self._drawn = sampling.partitioned_tile(self._random, found, n, partition_pos, innerpart_factor, decision)
-        return [ExprRV(f) for f in self._drawn]
+        return [None if f is None else ExprRV(f) for f in self._drawn]
 
     @primitive
     def sample_compute_location(self, block: BlockRV, decision: int | None = None) -> LoopRV:

@@ -17,7 +17,7 @@ from weft.tir.analysis import structure
 from weft.tir.analysis.access import access_regions, addressed
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
-from weft.tir.schedule.stmt_refs import CachedFlags, ScheduleDebugMask
+from weft.tir.schedule.stmt_refs import CachedFlags, ScheduleDebugMask, StmtSRef
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, Stmt, While
 
 __all__ = ["CachedFlags", "ScheduleDebugMask", "ScheduleState", "check_scope", "refuse"]
@@ -168,6 +168,14 @@ class ScheduleState:
         found = self.path_to_loop(var)[-1]
         assert isinstance(found, For)
         return found
+
+    def get_sref(self, stmt: Block | For) -> StmtSRef | None:
+        """Return a reference to a block or loop that also knows what is around it; None where it is gone."""
+        above: StmtSRef | None = None
+        for s in structure.path_to(self.body, lambda s: s is stmt) or ():
+            if isinstance(s, (Block, For)):
+                above = StmtSRef(s, above)
+        return above
 
     def loops_of(self, name: str) -> list[For]:
         """List the loops around a block, up to the enclosing block, outermost first."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from weft import error
 from weft.error import ScheduleError
-from weft.ir import FloatImm, IntImm, Node, PrimExpr, Var, as_expr, load_json, save_json, substitute
+from weft.ir import Attrs, FloatImm, IntImm, Node, PrimExpr, Var, as_expr, load_json, save_json, substitute
 from weft.tir.buffer import Buffer
 from weft.tir.schedule.instruction import BlockRV, ExprRV, Instruction, InstructionKind, LoopRV, flat, variables
 from weft.tir.schedule.tensorize import TensorIntrin
@@ -86,7 +86,7 @@ class Trace:
         for i, inst in enumerate(self._part(remove_postproc)):
             inputs, attrs = [_pack(a, names) for a in inst.inputs], [_pack(a) for a in inst.attrs]
             count = _name_outputs(inst, names, count)
-            insts.append([inst.kind.name, inputs, attrs, [names[id(h)] for h in inst.outputs]])
+            insts.append([inst.kind.name, inputs, attrs, [names.get(id(h), "None") for h in inst.outputs]])
             if inst in self.decisions:
                 decisions.append([i, self.decisions[inst]])
         return [insts, decisions]
@@ -147,7 +147,8 @@ class Trace:
                 inputs = [_translate(a, table) for a in inst.inputs]
                 decision = decision_provider(inst, inputs, inst.attrs, decision)
             for old, new in _paired(inst.kind, inst.outputs, inst.kind.call(sch, arguments, decision)):
-                table[id(old)] = new
+                if old is not None:
+                    table[id(old)] = new
                 if isinstance(old, LoopRV) and isinstance(old.var, Var):
                     table[id(old.var)] = new.var
 
@@ -166,6 +167,8 @@ def _paired(kind: InstructionKind, old: Sequence[Any], new: Sequence[Any]) -> li
 def _name_outputs(inst: Instruction, names: dict[int, str], count: int) -> int:
     """Name the handles that a primitive returned, ``b0``, ``l1``, ``v2``, and return the next number."""
     for i, h in enumerate(inst.outputs, count):
+        if h is None:
+            continue
         names[id(h)] = f"{'b' if isinstance(h, BlockRV) else 'l' if isinstance(h, LoopRV) else 'v'}{i}"
         if isinstance(h, LoopRV) and isinstance(h.var, Var):
             names[id(h.var)] = f"{names[id(h)]}.var"
@@ -186,6 +189,8 @@ def _pack(value: Any, names: Mapping[int, str] | None = None) -> Any:
     """Write an argument down: an input, whose strings are names unless they are quoted, where `names` are given."""
     if isinstance(value, (list, tuple)):
         return [_pack(v, names) for v in value]
+    if isinstance(value, (dict, Attrs)):
+        return {"pairs": [[_pack(k), _pack(v, names)] for k, v in value.items()]}
     if names is not None and id(value) in names:
         return names[id(value)]
     if isinstance(value, (IntImm, FloatImm)):
@@ -209,6 +214,8 @@ def _pack(value: Any, names: Mapping[int, str] | None = None) -> Any:
 def _unpack(value: Any, handles: Mapping[str, Any] | None = None) -> Any:
     if isinstance(value, list):
         return [_unpack(v, handles) for v in value]
+    if isinstance(value, dict) and "pairs" in value:
+        return {_unpack(k): _unpack(v, handles) for k, v in value["pairs"]}
     if isinstance(value, dict):
         node = load_json(value["node"])
         if "loops" not in value:
