@@ -94,6 +94,41 @@ def test_decompose_padding_of_tiles():
     same(sch, func)
 
 
+def pooled(n=7, p=2):
+    x = te.placeholder((3, n), "int32", "X")
+    inside = lambda c, i: tir.if_then_else(tir.all(i >= p, i < n + p), x[c, i - p], tir.const(-1, "int32"))  # noqa: E731
+    pad = te.compute((3, n + 2 * p), inside, "P")
+    k = te.reduce_axis((0, 3), "k")
+    return te.create_prim_func([x, te.compute((3, n + 2 * p - 2), lambda c, i: te.max(pad[c, i + k], axis=k), "M")])
+
+
+@pytest.mark.parametrize(("n", "p", "tile"), [(7, 2, 3), (7, 2, 4), (8, 1, 4), (1, 5, 4)])
+@pytest.mark.parametrize("at", range(4))
+def test_decompose_padding_of_overlapping_tiles(n, p, tile, at):
+    func = pooled(n, p)
+    sch = Schedule(func)
+    c, i, _ = sch.get_loops("M")
+    outer, inner = sch.split(i, [None, tile])
+    sch.reorder(outer, c, inner)
+    sch.compute_at("P", c, preserve_unit_loops=True)
+    fill = sch.decompose_padding("P", sch.get_loops("P")[at])
+    assert len(sch.get_loops(fill)) <= 4 and "if_then_else" not in str(sch.func)
+    same(sch, func)
+    every_way(sch, func)
+
+
+def test_decompose_padding_of_tiles_that_run_at_once():
+    func = pooled()
+    sch = Schedule(func)
+    _, i, _ = sch.get_loops("M")
+    outer, _ = sch.split(i, [None, 3])
+    sch.compute_at("P", outer)
+    sch.parallel(outer)
+    refuses(ScheduleError, "at the same time", sch.decompose_padding, "P", sch.get_loops("P")[2])
+    sch.decompose_padding("P", outer)  # all padding is there before the first of them
+    same(sch, func)
+
+
 def test_decompose_padding_refuses():
     sch = Schedule(matmul(4, 5, 6))
     with pytest.raises(ScheduleError, match="decompose_padding: the block is not one element-wise store"):
