@@ -94,6 +94,35 @@ def test_decompose_padding_of_tiles():
     same(sch, func)
 
 
+def repacked(outer, inner, to):
+    """Rows of `inner` elements, made one by one, then read as rows of `to`."""
+    x = te.placeholder((outer, 3, inner), "int32", "X")
+    b = te.compute((outer, 3, inner), lambda o, i, j: x[o, i, j] * 2, "B")
+    rows = -(-outer * inner // to)
+    at = lambda o, j: te.min(o * to + j, outer * inner - 1) if outer * inner % to else o * to + j  # noqa: E731
+    c = te.compute((rows, 3, to), lambda o, i, j: b[at(o, j) // inner, i, at(o, j) % inner], "C")
+    return te.create_prim_func([x, c])
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "to", "moves"),
+    [(3, 16, 8, 2), (4, 6, 1, 2), (5, 7, 7, 2), (1, 8, 2, 2), (4, 8, 16, 0), (3, 16, 6, 0), (2, 5, 3, 0)],
+)
+def test_consumers_of_other_rows_move_under_their_producer(outer, inner, to, moves):
+    func = repacked(outer, inner, to)
+    moved = []
+    for depth in range(3):
+        sch = Schedule(func)
+        with contextlib.suppress(ScheduleError):
+            moved += [sch.reverse_compute_at("C", sch.get_loops("B")[depth])]
+        same(sch, func)
+        every_way(sch, func)
+        sch = Schedule(func)
+        sch.compute_at("B", sch.get_loops("C")[depth])
+        same(sch, func)
+    assert len(moved) >= moves
+
+
 def pooled(n=7, p=2):
     x = te.placeholder((3, n), "int32", "X")
     inside = lambda c, i: tir.if_then_else(tir.all(i >= p, i < n + p), x[c, i - p], tir.const(-1, "int32"))  # noqa: E731
