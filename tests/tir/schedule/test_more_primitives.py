@@ -12,7 +12,7 @@ from tests.refusals import refuses
 from tests.tir.schedule.run_scheduled import run
 from tests.tir.schedule.test_primitives import check_matmul, matmul
 from tests.tir.schedule.test_trace import every_way
-from weft import ir, te, tir
+from weft import arith, ir, te, tir
 from weft.error import ScheduleError
 from weft.script import from_source
 from weft.script import tir as T
@@ -306,6 +306,26 @@ def test_padding_of_layouts(pad):
     with pytest.raises(ScheduleError, match="puts several elements"):
         sch.transform_layout("B", ("write", 0), lambda a, i, j: (a, i, j // 2))
     sch.transform_layout("B", ("write", 0), lambda a, i, j: (a, i, j // 2), assume_injective_transform=True)
+
+
+def test_padding_of_layouts_is_of_the_indices():
+    func = two_steps(6, 5)
+    sch = Schedule(func)
+    to = lambda i, j: (j // 4, i, j % 4)  # noqa: E731
+    other = tir.decl_buffer((1,), "int32", "other")
+    stray = ir.Var("stray", "int32")
+    for wrong in (lambda a, i, j: other[0], lambda a, i, j: i + stray):
+        for block, side in (("B", "write"), ("B", "read")):
+            with pytest.raises(ScheduleError, match="made of more than the indices"):
+                sch.transform_layout(block, (side, 0), to, pad_value=wrong)
+    sch.transform_layout("B", ("write", 0), to, pad_value=lambda a, i, j: a * 100 + i * 10 + j)
+    padding = sch.get(sch.get_block("B_pad"))
+    assert [ir.as_int(iv.dom.extent) for iv in padding.iter_vars] == [1, 6, 4]
+    point = dict(zip((iv.var for iv in padding.iter_vars), (1, 5, 3), strict=True))
+    value = ir.substitute(padding.body.value, {v: ir.const(n, v.dtype) for v, n in point.items()})
+    assert ir.as_int(arith.Analyzer().simplify(value)) == 153
+    same(sch, func)
+    every_way(sch, func)
 
 
 def test_stated_and_hidden_accesses():

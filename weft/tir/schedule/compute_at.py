@@ -386,6 +386,8 @@ def _values_for(
             if inner and all(analyzer.can_prove_equal(e % n, 0) for e in (low, end)):
                 fewer = ir.Range.from_min_extent(analyzer.simplify(low // n), analyzer.simplify(needed.extent // n))
                 return _values_for(a, fewer, variables, own, analyzer)
+        case _:
+            pass
     return None
 
 
