@@ -123,6 +123,26 @@ def test_consumers_of_other_rows_move_under_their_producer(outer, inner, to, mov
     assert len(moved) >= moves
 
 
+def test_a_consumer_of_another_shape_is_inlined_into_its_producer():
+    @T.prim_func
+    def func(A: T.Buffer((4, 8), "int32"), C: T.Buffer((2, 4, 2, 2), "int32")):
+        B = T.alloc_buffer((4, 8), "int32")
+        for i, j in T.grid(4, 8):
+            with T.block("B"):
+                v, w = T.axis.remap("SS", [i, j])
+                B[v, w] = A[v, w] * 2
+        for i, j, k, m in T.grid(2, 4, 2, 2):
+            with T.block("C"):
+                a, b, c, d = T.axis.remap("SSSS", [i, j, k, m])
+                C[a, b, c, d] = B[(((a * 4 + b) * 2 + c) * 2 + d) // 8, (((a * 4 + b) * 2 + c) * 2 + d) % 8]
+
+    sch = Schedule(func)
+    sch.reverse_compute_inline("C")
+    assert sch.state.block_names() == ["root", "B"]
+    same(sch, func)
+    every_way(sch, func)
+
+
 def pooled(n=7, p=2):
     x = te.placeholder((3, n), "int32", "X")
     inside = lambda c, i: tir.if_then_else(tir.all(i >= p, i < n + p), x[c, i - p], tir.const(-1, "int32"))  # noqa: E731
