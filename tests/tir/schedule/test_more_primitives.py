@@ -178,6 +178,31 @@ def test_decompose_padding_of_tiles_that_run_at_once():
     same(sch, func)
 
 
+def test_decompose_padding_refuses_what_others_see():
+    @T.prim_func
+    def early(X: T.Buffer((4,), "int32"), P: T.Buffer((6,), "int32"), Y: T.Buffer((6,), "int32")):
+        for i in range(6):
+            with T.block("Y"):
+                v = T.axis.spatial(6, i)
+                Y[v] = P[v]
+            with T.block("P"):
+                w = T.axis.spatial(6, i)
+                P[w] = T.if_then_else(w >= 1 and w < 5, X[w - 1], 9)
+
+    @T.prim_func
+    def cut(X: T.Buffer((4,), "int32"), P: T.Buffer((6,), "int32")):
+        for i, j in T.grid(6, 3):
+            with T.block("P"):
+                w = T.axis.spatial(6, i)
+                T.where(j < i)
+                P[w] = T.if_then_else(w >= 1 and w < 5, X[w - 1], 9)
+
+    for func, why in ((early, "'P' is read before it is made"), (cut, "is on loops that no variable of the block")):
+        sch = Schedule(func)
+        refuses(ScheduleError, why, sch.decompose_padding, "P", sch.get_loops("P")[0])
+        same(sch, func)
+
+
 def test_decompose_padding_refuses():
     sch = Schedule(matmul(4, 5, 6))
     with pytest.raises(ScheduleError, match="decompose_padding: the block is not one element-wise store"):
@@ -338,6 +363,8 @@ def test_padding_of_layouts_is_of_the_indices():
         for block, side in (("B", "write"), ("B", "read")):
             with pytest.raises(ScheduleError, match="made of more than the indices"):
                 sch.transform_layout(block, (side, 0), to, pad_value=wrong)
+    with pytest.raises(ScheduleError, match="is no number of 3 indices"):
+        sch.transform_layout("B", ("write", 0), to, pad_value=lambda a, i, j: (i, j))
     sch.transform_layout("B", ("write", 0), to, pad_value=lambda a, i, j: a * 100 + i * 10 + j)
     padding = sch.get(sch.get_block("B_pad"))
     assert [ir.as_int(iv.dom.extent) for iv in padding.iter_vars] == [1, 6, 4]
