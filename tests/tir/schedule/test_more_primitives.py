@@ -363,6 +363,8 @@ def test_padding_of_layouts_is_of_the_indices():
         for block, side in (("B", "write"), ("B", "read")):
             with pytest.raises(ScheduleError, match="made of more than the indices"):
                 sch.transform_layout(block, (side, 0), to, pad_value=wrong)
+    with pytest.raises(ScheduleError, match="is no int32, which 'B' holds"):
+        sch.transform_layout("B", ("write", 0), to, pad_value=ir.const(0, "int8"))
     with pytest.raises(ScheduleError, match="is no number of 3 indices"):
         sch.transform_layout("B", ("write", 0), to, pad_value=lambda a, i, j: (i, j))
     sch.transform_layout("B", ("write", 0), to, pad_value=lambda a, i, j: a * 100 + i * 10 + j)

@@ -107,9 +107,12 @@ def _padding(
     """Return what is stored at each index where the new buffer, of `rank` dimensions, grows."""
 
     def element(*index: ir.PrimExpr) -> ir.PrimExpr:
-        value = pad_value(*index)[0] if isinstance(pad_value, IndexMap) else pad_value
-        whole = isinstance(value, ir.PrimExpr) and ir.is_integer(value.dtype) and ir.is_integer(old.dtype)
-        stored = ir.cast(old.dtype, value) if whole else ir.as_expr(value, old.dtype)
+        value = pad_value
+        if isinstance(pad_value, IndexMap):
+            (made,) = pad_value(*index)
+            counted = ir.is_integer(made.dtype) and ir.is_integer(old.dtype)
+            value = made.value if isinstance(made, ir.IntImm) else ir.cast(old.dtype, made) if counted else made
+        stored = ir.as_expr(value, old.dtype)
         if stored.dtype != old.dtype or (isinstance(value, float) and isinstance(stored, ir.IntImm)):
             raise refuse(f"the padding {value} is no {old.dtype}, which '{old.name}' holds", block=name)
         return stored
