@@ -337,26 +337,58 @@ def _solve_domain(
 
     A variable without entry runs over its whole domain.
     """
-    own = {iv.var for iv in block.iter_vars}
+    own = structure.bind_domains(Analyzer(), block)
+    variables = {iv.var for iv in block.iter_vars}
     domain: dict[ir.Var, ir.Range] = {}
+    whole: set[ir.Var] = set()  # a variable that also appears in an index without solution keeps its whole domain
     for touched in accesses:
         box = regions.get(touched.buffer)
         if box is None:
             continue
+        solved: set[ir.Var] = set()
         for r, needed in zip(touched.region, box, strict=True):
-            if not (isinstance(r.min, ir.Var) and r.min in own and ir.is_const_int(r.extent, 1)) or needed is None:
-                continue
-            old = domain.get(r.min)
-            if old is not None:
-                merged = access.union_regions((old,), (needed,), analyzer)[0]
+            one = needed is not None and ir.is_const_int(r.extent, 1)
+            found = _values_for(r.min, needed, variables, own, analyzer) if one else None  # type: ignore[arg-type]
+            if found is None and not isinstance(r.min, ir.Var):
+                whole |= structure.used_vars(r.min, r.extent)
+            for v, values in (found or {}).items():
+                old = (domain[v],) if v in domain else ()
+                merged = access.union_regions(old, (values,), analyzer)[0] if old else values
                 assert merged is not None
-                needed = merged
-            domain[r.min] = needed
-    # a variable that also appears in a compound index must keep its whole domain
-    compound = (r for a in accesses if a.buffer in regions for r in a.region if not isinstance(r.min, ir.Var))
-    for v in structure.used_vars(*(e for r in compound for e in (r.min, r.extent))) & own:
-        domain.pop(v, None)
-    return domain
+                domain[v] = merged
+                solved.add(v)
+        whole |= structure.used_vars(*(r.min for r in touched.region)) - solved
+    return {v: r for v, r in domain.items() if v not in whole}
+
+
+def _values_for(
+    index: ir.PrimExpr, needed: ir.Range, variables: set[ir.Var], own: Analyzer, analyzer: Analyzer
+) -> dict[ir.Var, ir.Range] | None:
+    """Find the values of variables with which an index, of quotients and remainders of them, lies in a range.
+
+    `own` knows the variables, `analyzer` what the range is made of. An empty dictionary is for a range that has all
+    values of the index, None for an index of another form.
+    """
+    low, end = needed.min, needed.min + needed.extent
+    match index:
+        case ir.Var():
+            return {index: needed} if index in variables else None
+        case ir.FloorDiv(a=a, b=ir.IntImm(value=n)) if n > 0:
+            wider = ir.Range.from_min_extent(analyzer.simplify(low * n), analyzer.simplify(needed.extent * n))
+            return _values_for(a, wider, variables, own, analyzer)
+        case ir.FloorMod(b=ir.IntImm(value=n)) if n > 0:
+            return {} if analyzer.can_prove(low <= 0) and analyzer.can_prove(end >= n) else None
+        case ir.Add(a=a, b=b):
+            n = 1
+            if isinstance(a, ir.Mul) and isinstance(a.b, ir.IntImm):
+                a, n = a.a, a.b.value
+            inner = own.can_prove(b >= 0) and own.can_prove(b < n)
+            if inner and all(analyzer.can_prove_equal(e % n, 0) for e in (low, end)):
+                fewer = ir.Range.from_min_extent(analyzer.simplify(low // n), analyzer.simplify(needed.extent // n))
+                return _values_for(a, fewer, variables, own, analyzer)
+        case _:
+            pass
+    return None
 
 
 def _is_one_of(needed: ir.Range, dom: ir.Range, analyzer: Analyzer) -> bool:

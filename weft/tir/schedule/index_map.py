@@ -153,6 +153,8 @@ class IndexMap(ir.Node):
             v: d if isinstance(d, ir.Range) else ir.Range.from_min_extent(ir.const(0, v.dtype), ir.as_expr(d, v.dtype))
             for v, d in zip(self.initial_indices, shape, strict=True)
         }
+        for v, r in box.items():  # what does not cross a quotient's steps leaves it
+            analyzer.bind(v, r, allow_override=True)
         image = [analyzer.simplify(e) for e in self.final_indices]
         found = detect_iter_map(image, box, check_level="bijective", analyzer=analyzer)
         if len(found.indices) != len(image):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft import arith, ir
-from weft.tir.analysis.access import evaluate_interval
+from weft.tir.analysis.access import evaluate_interval, loads_of
 from weft.tir.analysis.apart import numbered, values_at
 from weft.tir.analysis.structure import bind_domains, blocks_in, replace_node, subst_stmt, used_vars
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
@@ -29,14 +29,15 @@ def transform_layout(
     name: str,
     where: BufferName,
     index_map: Callable[..., Sequence[Any]] | IndexMap,
-    pad_value: Value | None = None,
+    pad_value: Value | IndexMap | None = None,
     assume_injective: bool = False,
 ) -> None:
     """Store a buffer in another order: element ``[i...]`` moves to ``[index_map(i...)]`` and all accesses follow.
 
     ``IndexMap.AXIS_SEPARATOR`` between indices separates the dimensions of the new buffer there. The buffer grows where
     the map does not fill its image; the surplus is never read. With a `pad_value` a buffer that the function fills
-    holds that there; of a parameter that is read the caller promises it.
+    holds that there; of a parameter that is read the caller promises it. An IndexMap as the padding gives
+    it of the indices in the new buffer.
     """
     block = state.realize(name).block
     old = buffer_at(block, where)
@@ -68,7 +69,8 @@ def transform_layout(
         return node
 
     if pad_value is not None:
-        _fill_first(state, name, old, new, pad_value, _grown(image, sources, old, analyzer))
+        padding = _padding(state, name, old, len(shape), pad_value)
+        _fill_first(state, name, old, new, padding, _grown(image, sources, old, analyzer))
     users = [b.name_hint for b in blocks_in(state.body) if any(r.buffer is old for r in (*b.reads, *b.writes))]
     state.rewrite_body(lambda body: ir.substitute(ir.rewrite(body, rule), {old: new}))
     for user in users:
@@ -99,8 +101,43 @@ def _grown(
             return None
 
 
+def _padding(
+    state: ScheduleState, name: str, old: Buffer, rank: int, pad_value: Value | IndexMap
+) -> Callable[..., ir.PrimExpr]:
+    """Return what is stored at each index where the new buffer, of `rank` dimensions, grows."""
+
+    def element(*index: ir.PrimExpr) -> ir.PrimExpr:
+        value = pad_value
+        if isinstance(pad_value, IndexMap):
+            (made,) = pad_value(*index)
+            counted = ir.is_integer(made.dtype) and ir.is_integer(old.dtype)
+            value = made.value if isinstance(made, ir.IntImm) else ir.cast(old.dtype, made) if counted else made
+        stored = ir.as_expr(value, old.dtype)
+        if stored.dtype != old.dtype or (isinstance(value, float) and isinstance(stored, ir.IntImm)):
+            raise refuse(f"the padding {value} is no {old.dtype}, which '{old.name}' holds", block=name)
+        return stored
+
+    known = {*state.func.params, *used_vars(*(d for _, b in state.func.buffer_map for d in b.shape))}
+    probe = [ir.Var(f"i{n}", d) for n, d in enumerate([old.shape[0].dtype if old.shape else "int64"] * rank)]
+    if isinstance(pad_value, IndexMap) and (len(pad_value.initial_indices), len(pad_value.final_indices)) != (rank, 1):
+        raise refuse(f"the padding {pad_value.as_python()} is no number of {rank} indices", block=name)
+    value = element(*probe)
+    if loads_of(value) or not used_vars(value) <= {*probe, *known}:
+        raise refuse(
+            f"the padding {value} is made of more than the indices and the parameters of the function",
+            block=name,
+            help="give a number, or a function of the indices of the new buffer",
+        )
+    return element
+
+
 def _fill_first(
-    state: ScheduleState, name: str, old: Buffer, new: Buffer, pad_value: Any, grown: tuple[int, ir.PrimExpr] | None
+    state: ScheduleState,
+    name: str,
+    old: Buffer,
+    new: Buffer,
+    padding: Callable[..., ir.PrimExpr],
+    grown: tuple[int, ir.PrimExpr] | None,
 ) -> None:
     """Store the padding in the part of the new buffer that grew, or in all of it, before the first block writes it."""
     blocks = (b for b in blocks_in(state.body) if b.iter_vars and any(w.buffer is old for w in b.writes))
@@ -115,10 +152,7 @@ def _fill_first(
     box = [
         ir.Range.from_min_extent(s, arith.Analyzer().simplify(d - s)) for d, s in zip(new.shape, starts, strict=True)
     ]
-    value = ir.as_expr(pad_value, old.dtype)
-    if value.dtype != old.dtype or (isinstance(pad_value, float) and isinstance(value, ir.IntImm)):
-        raise refuse(f"the padding {pad_value} is no {old.dtype}, which '{old.name}' holds", block=name)
-    nest, _ = element_nest(new, state.fresh_name(f"{old.name}_pad"), box, lambda *_: value)
+    nest, _ = element_nest(new, state.fresh_name(f"{old.name}_pad"), box, padding)
     top = top_child(scope, path)
     state.replace(top, seq(nest, top))
 

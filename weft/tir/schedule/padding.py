@@ -5,12 +5,20 @@ from __future__ import annotations
 from weft import arith, error, ir
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.cover import covers_domain
-from weft.tir.analysis.dependence import is_complete, is_plain_store
-from weft.tir.analysis.structure import around, conjuncts, init_nest, replace_node, subst_stmt, used_vars
+from weft.tir.analysis.dependence import is_complete, is_plain_store, reads_buffer
+from weft.tir.analysis.structure import (
+    around,
+    child_realizes,
+    conjuncts,
+    init_nest,
+    replace_node,
+    subst_stmt,
+    used_vars,
+)
 from weft.tir.buffer import BufferLoad
 from weft.tir.schedule.blocks import refresh_accesses
 from weft.tir.schedule.state import ScheduleState, refuse
-from weft.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
+from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, SeqStmt, Stmt, seq
 
 
 def can_decompose_padding(state: ScheduleState, name: str, var: ir.Var) -> bool:
@@ -40,16 +48,18 @@ def decompose_padding(state: ScheduleState, name: str, var: ir.Var) -> str:
     box = _box(block, condition)
     if all(ir.structural_equal(box[iv.var], iv.dom) for iv in block.iter_vars):
         raise refuse(f"nothing lies outside of {condition}", block=name)
-    if not covers_domain(path, state.analyzer_at(path)):
-        raise refuse("the loops do not run the block on its whole domain", block=name)
-    nest = _perfect(loops[at:], realize)
-    outside = state.analyzer_at(path[: next(i for i, s in enumerate(path) if s is nest[0])], inside=True)
+    _may_fill_first(state, path, scope, loops, at)
+    nest = _perfect_tail(loops[at:], realize)
+    first = path.index(nest[0] if nest else path[-1])
+    outside = state.analyzer_at(path[:first], inside=True)
     realize = replace_node(realize, iter_values=tuple(map(outside.simplify, realize.iter_values)))
     fill_name = state.fresh_name(f"{name}_pad_const")
     filling = replace_node(block, init=replace_node(store, value=padding), reads=())
-    fill = init_nest(replace_node(realize, block=filling), nest, fill_name)
+    fill = init_nest(replace_node(realize, block=filling), loops[at:], fill_name)
     copied = replace_node(block, body=replace_node(store, value=inside))
-    state.replace(nest[0], seq(fill, _copy(nest, replace_node(realize, block=copied), box, outside)))
+    copy = _copy(nest, replace_node(realize, block=copied), box, outside)
+    below = ir.substitute(loops[at], {path[first]: copy}) if len(nest) < len(loops) - at else copy
+    state.replace(loops[at], seq(fill, below))
     current, accesses, simple = state.realize(name).block, (BufferLoad, BufferStore), arith.Analyzer().simplify
 
     def rule(n: object) -> object:
@@ -59,11 +69,38 @@ def decompose_padding(state: ScheduleState, name: str, var: ir.Var) -> str:
     return fill_name
 
 
-def _perfect(loops: list[For], realize: BlockRealize) -> list[For]:
-    """Return the loops, which hold the block and nothing else."""
-    if any(f.body is not below for f, below in zip(loops, [*loops[1:], realize], strict=True)):
-        raise refuse("the block does not stand alone under the loop", loops=loops[0], block=realize.block.name_hint)
-    return loops
+def _may_fill_first(state: ScheduleState, path: list[Stmt], scope: Block, loops: list[For], at: int) -> None:
+    """Refuse where the padding, stored for all iterations of a loop before the first of them, changes what is read."""
+    realize = path[-1]
+    assert isinstance(realize, BlockRealize)
+    name, (written,) = realize.block.name_hint, realize.block.writes
+    own = {f.loop_var for f in loops}
+    if not used_vars(realize.block).isdisjoint(own):
+        raise refuse("the block uses loops that none of its variables stands for", block=name)
+    if not own & used_vars(realize.predicate) <= used_vars(*realize.iter_values):
+        raise refuse(f"the condition {realize.predicate} is on loops that no variable of the block uses", block=name)
+    if any(not isinstance(s, (For, SeqStmt, BlockRealize)) for s in path[path.index(loops[at]) :]):
+        raise refuse("a condition or a definition stands between the loop and the block", loops=loops[at], block=name)
+    order = child_realizes(loops[at])
+    if any(reads_buffer(r.block, written.buffer) for r in order[: order.index(realize)]):
+        raise refuse(f"'{written.buffer.name}' is read before it is made", loops=loops[at], block=name)
+    together = [f for f in loops[:at] if f.kind not in (ForKind.SERIAL, ForKind.UNROLLED)]
+    if together and not covers_domain(path, state.analyzer_at(path)):
+        raise refuse(
+            "iterations that run at the same time may fill what others have copied", loops=together[0], block=name
+        )
+
+
+def _perfect_tail(loops: list[For], realize: BlockRealize) -> list[For]:
+    """Return the innermost loops, which hold the block and nothing else."""
+    tail: list[For] = []
+    below: Stmt = realize
+    for f in reversed(loops):
+        if f.body is not below:
+            break
+        tail.insert(0, f)
+        below = f
+    return tail
 
 
 def _copy(nest: list[For], realize: BlockRealize, box: dict[ir.Var, ir.Range], known: arith.Analyzer) -> Stmt:
@@ -83,7 +120,9 @@ def _copy(nest: list[For], realize: BlockRealize, box: dict[ir.Var, ir.Range], k
             and isinstance(value, ir.Var)
             and value in ranges
             and uses == 1
-            and ir.is_const_int(ranges[value][0], 0)
+            and value not in used_vars(realize.predicate)
+            and ir.structural_equal(ranges[value], (ir.const(0, value.dtype), ir.cast(value.dtype, iv.dom.extent)))
+            and ir.is_const_int(iv.dom.min, 0)
         ):
             ranges[value] = (ir.const(0, value.dtype), ir.cast(value.dtype, inside.extent))
             values.append(value)

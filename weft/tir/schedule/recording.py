@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
 from weft.error import IndexOutOfRange, InvalidArgument, ScheduleError, UnknownHandle
-from weft.ir import GlobalVar, IRModule, PrimExpr
+from weft.ir import GlobalVar, IRModule, PrimExpr, StringImm
 from weft.ir.spec import verify
 from weft.tir.analysis.structure import child_realizes, used_vars
 from weft.tir.buffer import Buffer
@@ -211,6 +211,10 @@ class Recorder:
                     raise
             dtype = str(block.iter_vars[0].var.dtype) if block.iter_vars else "int64"
             given["index_map"] = IndexMap.from_func(index_map, ndim, index_dtype=dtype)
+        padding = given.get("pad_value")
+        if callable(padding) and not isinstance(padding, IndexMap):  # of the indices in the new buffer
+            rank = sum(not isinstance(e, StringImm) for e in given["index_map"].final_indices)
+            given["pad_value"] = IndexMap.from_func(padding, rank)
         ranges = given.get("gen_new_ranges")
         if ranges is not None and not isinstance(ranges, IndexMap):
             block = self.state.realize(given["block"].name).block
