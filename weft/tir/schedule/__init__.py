@@ -9,6 +9,7 @@ hand.
 
 from weft.error import ScheduleError
 from weft.tir.schedule import analysis as analysis
+from weft.tir.schedule import transform as transform
 from weft.tir.schedule.explain import Estimate, KernelReport, ScheduleReport, explain_schedule, report_of
 from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.instruction import BlockRV, ExprRV, Instruction, InstructionKind, LoopRV
