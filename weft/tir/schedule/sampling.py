@@ -32,7 +32,7 @@ def categorical(
 
 def perfect_tile(
     source: random.Random, loop: For, n: int, max_innermost_factor: int, decision: Sequence[int | None] | None = None
-) -> list[int | None]:
+) -> Sequence[int | None]:
     """Draw `n` factors whose product is the extent of a loop, or check those decided.
 
     Of a loop whose extent is not known the first is None, which a split takes for the rest, and the others are 1.
@@ -65,7 +65,7 @@ def partitioned_tile(
     partition_pos: int,
     innerpart_factor: int,
     decision: Sequence[int | None] | None = None,
-) -> list[int | None]:
+) -> Sequence[int | None]:
     """Draw `n` factors of which those from `partition_pos` on multiply to a multiple of `innerpart_factor`."""
     if not 0 <= partition_pos <= n:
         raise refuse(f"position {partition_pos} of {n} factors", loops=loop, help=f"give a number from 0 to {n}")
