@@ -94,9 +94,41 @@ def test_calls_are_written_as_they_were_read(mod):
 
 
 @pytest.mark.parametrize("kind", ["llvm", "c"])
-def test_calls_that_do_not_fit_are_refused(kind):
-    for name, words in (("nowhere", "no function 'nowhere'"), ("main", "'main' takes 1 arguments")):
-        call = tir.Evaluate(ir.CallIntrin("int32", ir.GlobalVar(name), ()))
-        func = tir.PrimFunc((ir.Var("n", "int32"),), call, attrs={"global_symbol": "main"})
-        with pytest.raises(CodegenError, match=words):
-            target.build(ir.IRModule({"main": func}), target=kind)
+@pytest.mark.parametrize(
+    ("name", "dtype", "words"),
+    [
+        ("nowhere", "int32", "no function 'nowhere'"),
+        ("main", "int32", "'main' takes 1 arguments"),
+        ("nothing", "int32", "'nothing' returns nothing"),
+        ("open", "void", "'open' has symbolic dimensions"),
+    ],
+)
+def test_calls_that_do_not_fit_are_refused(name, dtype, words, kind):
+    x = tir.decl_buffer((ir.Var("n", "int32"),), "float32", "x")
+    handle, number, nothing = ir.Var("x_handle", "handle"), ir.Var("n", "int32"), tir.Evaluate(ir.const(0))
+    args = (tir.reinterpret("handle", ir.int64(0)),) if name == "open" else ()
+    body = tir.Evaluate(ir.CallIntrin(dtype, ir.GlobalVar(name), args))
+    functions = {
+        "main": tir.PrimFunc((number,), body, attrs={"global_symbol": "main"}),
+        "nothing": tir.PrimFunc((), nothing, attrs={"global_symbol": "nothing"}),
+        "open": tir.PrimFunc((handle,), nothing, None, ((handle, x),), {"global_symbol": "open"}),
+    }
+    with pytest.raises(CodegenError, match=words):
+        target.build(ir.IRModule(functions), target=kind)
+
+
+@pytest.mark.parametrize("kind", ["llvm", "c"])
+def test_a_path_that_returns_nothing_gives_zero(kind):
+    @I.ir_module
+    class Halves:
+        @T.prim_func(private=True)
+        def half(n: T.int32) -> T.int32:
+            if n % 2 == 0:
+                T.ret(n // 2)
+
+        @T.prim_func
+        def main(a: T.Buffer((64,), "float32"), out: T.Buffer((2,), "float64")):
+            for i in range(2):
+                out[i] = T.Cast("float64", Halves.half(i + 8))
+
+    np.testing.assert_array_equal(run(Halves, kind)[1], [4, 0])

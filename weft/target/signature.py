@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from weakref import WeakKeyDictionary
 
-from weft import ir, tir
+from weft import error, ir, tir
 
 
 def signature(func: tir.PrimFunc, name: str) -> str:
@@ -34,6 +34,35 @@ def called_intrinsics(body: tir.Stmt) -> frozenset[str]:
 
 
 _CALLED: WeakKeyDictionary[tir.Stmt, frozenset[str]] = WeakKeyDictionary()
+
+
+def dimension_vars(func: tir.PrimFunc) -> list[ir.Var]:
+    """List the variables in the shapes of parameter buffers that are no parameters themselves."""
+    params = set(func.params)
+    found: dict[ir.Var, None] = {}
+    for _, b in func.buffer_map:
+        for e in (*b.shape, *b.strides, *(() if b.elem_offset is None else (b.elem_offset,))):
+            found.update(dict.fromkeys(v for v in ir.find(e, ir.Var) if v not in params))
+    return list(found)
+
+
+def callee_of(e: ir.CallIntrin, siblings: Mapping[str, tir.PrimFunc]) -> tir.PrimFunc:
+    """Return the function of the same module that a call is of, or say why it cannot be called so."""
+    name = e.op.name_hint
+    callee = siblings.get(name)
+    if callee is None:
+        raise error.CodegenError(
+            f"there is no function '{name}' in the module", where=e.span, found=", ".join(siblings)
+        )
+    if dimension_vars(callee):
+        raise error.CodegenError(
+            f"'{name}' has symbolic dimensions, so a kernel cannot call it", where=e.span, help="make them parameters"
+        )
+    if len(e.args) != len(callee.params):
+        raise error.CodegenError(f"'{name}' takes {len(callee.params)} arguments", where=e.span, found=str(len(e.args)))
+    if e.dtype != "void" and not returns_value(callee.body):
+        raise error.CodegenError(f"'{name}' returns nothing", where=e.span, expected=f"a value of type {e.dtype}")
+    return callee
 
 
 def returns_value(body: tir.Stmt) -> bool:

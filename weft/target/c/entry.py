@@ -16,7 +16,7 @@ from weft.target.c.prelude import CALLS, PRELUDE
 from weft.target.c.source import STMT
 from weft.target.clike import string
 from weft.target.device_entry import bind_device, device_type
-from weft.target.signature import origins, returns_value, signature
+from weft.target.signature import dimension_vars, origins, returns_value, signature
 from weft.tir import transform as t
 from weft.tir.pipeline import custom_types, is_lowered, requested_checks, with_own_passes
 
@@ -101,7 +101,7 @@ def _function(func: tir.PrimFunc, siblings: Mapping[str, tir.PrimFunc], machine:
         return _packed_function(func, name, machine)
     buffers = dict(func.buffer_map)
     device, body = bind_device(func)
-    dims = [*_dimension_vars(func), *([device] if device is not None else [])]
+    dims = [*dimension_vars(func), *([device] if device is not None else [])]
     s = _Emitter(machine)
     s.imported = {str(name) for name in func.attrs.get("tir.kernels") or ()}
     s.siblings = siblings
@@ -131,16 +131,6 @@ def _packed_function(func: tir.PrimFunc, name: str, machine: Machine) -> str:
     s.result = s.names[func.params[-1]]
     s.stmt(func.body)
     return "\n".join(["", f"int {name}({params}) {{", *s.lines, "  return 0;", "}", ""])
-
-
-def _dimension_vars(func: tir.PrimFunc) -> list[Var]:
-    """List the variables in parameter buffers that are no parameters themselves."""
-    params = set(func.params)
-    found: dict[Var, None] = {}
-    for _, b in func.buffer_map:
-        for e in (*b.shape, *b.strides, *(() if b.elem_offset is None else (b.elem_offset,))):
-            found.update(dict.fromkeys(v for v in find(e, Var) if v not in params))
-    return list(found)
 
 
 class _Late(NamedTuple):

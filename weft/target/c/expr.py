@@ -4,7 +4,7 @@ from weft import ir, tir
 from weft.error import CodegenError
 from weft.target import clike
 from weft.target.c.emitter import HostEmitter
-from weft.target.signature import returns_value
+from weft.target.signature import callee_of, returns_value
 
 EXPR = ir.Dispatch("C expression", (ir.PrimExpr,), default=clike.EXPR.default, extends=clike.EXPR)
 
@@ -69,13 +69,7 @@ def _return(e: ir.CallIntrin, s: HostEmitter) -> str:
 
 def _subroutine(e: ir.CallIntrin, s: HostEmitter) -> str:
     """A call of the body of another function of the module."""
-    name = e.op.name_hint
-    callee = s.siblings.get(name)
-    if callee is None:
-        found = ", ".join(s.siblings)
-        raise CodegenError(f"there is no function '{name}' in the module", where=e.span, found=found)
-    if len(e.args) != len(callee.params):
-        raise CodegenError(f"'{name}' takes {len(callee.params)} arguments", where=e.span, found=str(len(e.args)))
+    name, callee = e.op.name_hint, callee_of(e, s.siblings)
     args, returns = [s.expr(a) for a in e.args], returns_value(callee.body)
     call = f"{name}_impl({', '.join([*args, '&r'] if returns else args)})"
     value = f"({s.type_of(e.dtype, e)}){_value('r', e.dtype)}" if returns and e.dtype != "void" else "(void)0"

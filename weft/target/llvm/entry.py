@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from weft import error, tir
 from weft.arith.solve import determined
-from weft.ir import DataType, PrimExpr, Var, as_int, cast, walk
+from weft.ir import DataType, PrimExpr, Var, as_int, cast
 from weft.target.device_entry import bind_device, device_type
 from weft.target.llvm.convert import convert
 from weft.target.llvm.emitter import FunctionEmitter, ModuleEmitter
@@ -20,7 +20,7 @@ from weft.target.llvm.services import Failure
 from weft.target.llvm.stmt import STMT, finish
 from weft.target.llvm.support import argument_error, checked_tensor, raise_error, request_tiles, tensor_spec
 from weft.target.llvm.types import llvm_type, tensor_member
-from weft.target.signature import called_intrinsics, origins, returns_value, signature
+from weft.target.signature import called_intrinsics, dimension_vars, origins, returns_value, signature
 
 _ANY = "{ i32, i32, i64 }"
 
@@ -111,19 +111,6 @@ def _leave(s: FunctionEmitter, code: str, name: str) -> None:
     s.emit("ret i32 " + s.effect(raise_error(s.module, s.module.string("MemoryError"), text)))
     s.start("out")
     s.emit(f"ret i32 {code}")
-
-
-def dimension_vars(func: tir.PrimFunc) -> list[Var]:
-    """List the variables in the shapes of parameter buffers that are no parameters themselves."""
-    params = set(func.params)
-    found: dict[Var, None] = {}
-    for _, buffer in func.buffer_map:
-        offset = () if buffer.elem_offset is None else (buffer.elem_offset,)
-        for e in (*buffer.shape, *buffer.strides, *offset):
-            for v in walk(e):
-                if isinstance(v, Var) and v not in params:
-                    found[v] = None
-    return list(found)
 
 
 class Entry:

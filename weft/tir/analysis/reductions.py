@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from weft import ir
+from weft import arith, ir
 from weft.tir.analysis import structure
+from weft.tir.analysis.access import loads_of
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.reduce import CommReducer
 from weft.tir.stmt import Block, BufferStore, LetStmt, SeqStmt, Stmt
@@ -52,7 +53,7 @@ def reduction_of(block: Block) -> Reduction | str:
         return "it does not set and update the same elements"
     if not all(ir.structural_equal(s.indices, updates[0].indices) for s in (*updates, *inits)):
         return "it updates several buffers at different places"
-    values = [_joined(s) for s in updates]
+    values = [joined(s) for s in updates]
     if any(v is None or any(n.buffer in first for n in ir.find(v, BufferLoad)) for v in values):
         return "its update is no sum, product, extremum or choice of its old value and a new one"
     left = tuple(ir.Var(f"x{i}", s.buffer.dtype) for i, s in enumerate(updates))
@@ -99,8 +100,8 @@ def _stores(stmt: Stmt | None) -> list[BufferStore] | None:
     return [stmt] if isinstance(stmt, BufferStore) else None
 
 
-def _joined(store: BufferStore) -> ir.PrimExpr | None:
-    """Return what an update joins with the old value."""
+def joined(store: BufferStore) -> ir.PrimExpr | None:
+    """Return what an update joins with the old value, and does not depend on it; None of another store."""
     value: Any = store.value
     sides = ()
     if type(value) in COMBINERS:
@@ -108,11 +109,15 @@ def _joined(store: BufferStore) -> ir.PrimExpr | None:
     elif isinstance(value, ir.Select):
         sides = (value.true_value, value.false_value)
     own = [_is_own(x, store) for x in sides]
-    return sides[own.index(False)] if sum(own) == 1 else None
+    other = sides[own.index(False)] if sum(own) == 1 else None
+    return None if other is None or loads_of(other, store.buffer) else other
 
 
 def _is_own(e: ir.PrimExpr, store: BufferStore) -> bool:
-    return isinstance(e, BufferLoad) and e.buffer is store.buffer and ir.structural_equal(e.indices, store.indices)
+    if not isinstance(e, BufferLoad) or e.buffer is not store.buffer:
+        return False
+    same = arith.Analyzer().can_prove_equal
+    return all(a is b or same(a, b) for a, b in zip(e.indices, store.indices, strict=True))
 
 
 def _is_one_order(results: Sequence[ir.PrimExpr], left: Sequence[ir.Var], right: Sequence[ir.Var]) -> bool:

@@ -13,7 +13,7 @@ from weft.tir.analysis import structure
 from weft.tir.analysis.access import access_regions
 from weft.tir.analysis.apart import instances_apart
 from weft.tir.analysis.dependence import is_reduction, touches
-from weft.tir.analysis.reductions import COMBINERS, Reduction, reduction_of
+from weft.tir.analysis.reductions import Reduction, joined, reduction_of
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, LetStmt, SeqStmt, Stmt, seq
@@ -104,33 +104,13 @@ Combiner = Callable[[ir.PrimExpr, ir.PrimExpr], ir.PrimExpr]
 def combiner_of(block: Block) -> tuple[Combiner, BufferStore, ir.PrimExpr] | None:
     """Recognise ``B[i] = op(B[i], f)``: return what combines, the store and ``f``; None for anything else."""
     store = block.body
-    if isinstance(store, BufferStore) and isinstance(store.value, ir.Select):
-        source = _numeric_max_of(store, store.value)
-        return None if source is None else (numeric_max, store, source)
-    if not isinstance(store, BufferStore) or type(store.value) not in COMBINERS:
+    source = joined(store) if isinstance(store, BufferStore) else None
+    if source is None or not isinstance(store, BufferStore):
         return None
     value: Any = store.value
-    for own, other in ((value.a, value.b), (value.b, value.a)):
-        if isinstance(own, BufferLoad) and own.buffer is store.buffer and _same_indices(own.indices, store.indices):
-            return type(value), store, other
-    return None
-
-
-def _numeric_max_of(store: BufferStore, value: ir.Select) -> ir.PrimExpr | None:
-    """Return ``f`` of ``B[i] = B[i] if B[i] > f else f``."""
-    test, own = value.condition, value.true_value
-    if not isinstance(test, ir.GT) or not isinstance(own, BufferLoad) or own.buffer is not store.buffer:
-        return None
-    if not isinstance(test.a, BufferLoad) or test.a.buffer is not store.buffer:
-        return None
-    if not _same_indices(own.indices, store.indices) or not _same_indices(test.a.indices, store.indices):
-        return None
-    return value.false_value if ir.structural_equal(test.b, value.false_value) else None
-
-
-def _same_indices(a: tuple[ir.PrimExpr, ...], b: tuple[ir.PrimExpr, ...]) -> bool:
-    analyzer = arith.Analyzer()
-    return all(x is y or analyzer.can_prove_equal(x, y) for x, y in zip(a, b, strict=True))
+    if not isinstance(value, ir.Select):
+        return type(value), store, source
+    return (numeric_max, store, source) if ir.structural_equal(value, numeric_max(value.true_value, source)) else None
 
 
 def rfactor(state: ScheduleState, var: ir.Var, factor_axis: int = 0) -> str:
